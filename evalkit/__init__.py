@@ -1,4 +1,4 @@
-"""evalkit: does a retriever bring back the evidence the questions need, and can it say when it has none?
+"""Does a retriever bring back the evidence the questions need, and can it tell when it has none?
 
 Start with README.md. The rooms: `datasets` (labelled sets), `metrics` (arithmetic), `retrieval`
 (chunks, vectors, collections, search), `evaluation`, `executions`, `comparison`, `plots`, `show`,

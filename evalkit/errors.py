@@ -25,7 +25,7 @@ class EvalkitError(Exception):
 
 
 class DataError(EvalkitError, ValueError):
-    """A file or a table that cannot be read as what it claims to be; `path` and `line` say where."""
+    """A file or table that cannot be read as what it claims to be; `path`, `line` say where."""
 
     def __init__(self, message: str, *, path: str = "", line: int | None = None) -> None:
         where = f"{path}:{line}: " if path and line else f"{path}: " if path else ""

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, NamedTuple
-
-EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 class ChunkKey(NamedTuple):
@@ -29,12 +26,12 @@ class ChunkKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A source text. `fields` hold its front matter, such as document_type and publication_state."""
+    """A source text; `fields` hold its front matter, such as document_type."""
 
     document_id: str
     title: str
     text: str
-    fields: Mapping[str, str] = EMPTY
+    fields: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +47,7 @@ class Chunk:
     chunk_id: str
     title: str
     text: str
-    fields: Mapping[str, str] = EMPTY
+    fields: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +62,8 @@ class Requirement:
 class Query:
     """One information need. `grades` holds the judgments written for it, by doc_id.
 
-    Unsupported queries (`answerable` false) have no relevant chunk and never enter a relevance mean.
+    An unsupported query (`answerable` false) has no relevant chunk and never enters a
+    relevance mean.
     """
 
     query_id: str
@@ -74,9 +72,9 @@ class Query:
     category: str = ""
     split: str = ""
     topic: str = ""
-    grades: Mapping[str, int] = EMPTY
+    grades: Mapping[str, int] = field(default_factory=dict)
     requirements: tuple[Requirement, ...] = ()
-    query_input: Mapping[str, Any] = EMPTY
+    query_input: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +96,7 @@ class LabelledSet:
     lowest_grade: int = 0
     relevant_from: int = 1
     complete: bool = False
-    eligibility: Mapping[str, str] = EMPTY
+    eligibility: Mapping[str, str] = field(default_factory=dict)
     relevance_field: str = ""
     language: str = ""
     source: str = ""
@@ -118,4 +116,4 @@ class Hit:
     score: float
     rank: int
     text: str = ""
-    payload: Mapping[str, Any] = EMPTY
+    payload: Mapping[str, Any] = field(default_factory=dict)
