@@ -1,0 +1,1 @@
+"""Pure arithmetic over rankings and judgments: ranking metrics, evidence metrics, statistics."""
