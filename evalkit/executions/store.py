@@ -52,7 +52,7 @@ PACKAGES = (
 
 def repository() -> Path:
     """The checkout this package lies in; notebooks have other working folders than the driver."""
-    return Path(__file__).resolve().parent.parent
+    return Path(__file__).resolve().parents[2]
 
 
 def outputs() -> Path:

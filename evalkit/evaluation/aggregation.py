@@ -1,0 +1,128 @@
+"""Values -> means with their counts, ceilings and intervals; the questions worth reading."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from evalkit.evaluation.asking import OUTCOMES, Evaluation
+from evalkit.metrics import uncertainty
+from evalkit.records import Chunk, LabelledSet
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_KEYS = ["metric", "cutoff"]
+
+
+def means(
+    results: pd.DataFrame,
+    outcomes: pd.DataFrame,
+    ceilings: pd.DataFrame,
+    by: Sequence[str] = (),
+) -> pd.DataFrame:
+    """Macro means over the answerable questions, each question counting once.
+
+        mean = sum of values / count;   ceiling = the same mean over the ideal rankings
+
+    Columns: `by`, metric, cutoff, mean, low, high, ceiling, count, of. `count` questions have a
+    value, of `of` answerable ones that the metric is defined for; where they differ, the execution
+    failed. The interval is the 95 % percentile bootstrap over questions (10,000 resamples, seed 0).
+    """
+    about = outcomes[["query_id", *by]]
+    keys = [*by, *_KEYS]
+    possible = ceilings.merge(about, on="query_id")
+    scored = results.merge(about, on="query_id")
+    # Grouping by what the labels allow, not by what came back: a slice with no value stays visible.
+    total = possible.groupby(keys, sort=False)["value"].agg(ceiling="mean", of="count")
+    rows = []
+    groups = dict(iter(scored.groupby(keys, sort=False)["value"]))
+    for key, ceiling, of in total.itertuples():
+        values = groups[key].dropna().to_numpy() if key in groups else ()
+        mean, low, high = _interval(values)
+        rows.append((*key, mean, low, high, ceiling, len(values), of))
+    columns = [*keys, "mean", "low", "high", "ceiling", "count", "of"]
+    import pandas as pd
+
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _interval(values: Any) -> tuple[float, float, float]:
+    if len(values) == 0:
+        return float("nan"), float("nan"), float("nan")
+    low, high = uncertainty.bootstrap_mean(values)
+    return float(values.mean()), low, high
+
+
+def counts(outcomes: pd.DataFrame) -> dict[str, int]:
+    """How many questions had each of the five outcomes, answerable and unsupported together."""
+    found = outcomes["status"].value_counts()
+    return {status: int(found.get(status, 0)) for status in OUTCOMES}
+
+
+def status(outcomes: pd.DataFrame) -> str:
+    """`completed`, or `failed` where a question failed, was not asked, or all were skipped."""
+    found = counts(outcomes)
+    broken = found["failed"] + found["not_run"] > 0 or found["skipped"] == len(outcomes)
+    return "failed" if broken else "completed"
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """One question read closely: what was returned, what was missing, the ideal order beside it."""
+
+    query_id: str
+    text: str
+    value: float
+    returned: pd.DataFrame
+    missing: pd.DataFrame
+
+
+def worst(
+    evaluation: Evaluation,
+    labelled: LabelledSet,
+    chunks: Sequence[Chunk],
+    *,
+    metric: str = "nDCG",
+    most: int = 5,
+) -> Iterator[Miss]:
+    """The questions with the lowest values at the deepest cutoff, lowest first, then by id.
+
+    A question at its ceiling is not a miss and never listed.
+    """
+    results = evaluation.results
+    values = results[results["metric"] == metric]
+    deepest = values["cutoff"].astype(int).max()
+    values = values[(values["cutoff"] == str(deepest)) & (values["value"] < 1)]
+    ordered = values.sort_values(["value", "query_id"]).head(most)
+    queries = {query.query_id: query for query in labelled.queries}
+    for query_id, value in zip(ordered["query_id"], ordered["value"], strict=True):
+        query = queries[query_id]
+        evidence = evaluation.evidence[evaluation.evidence["query_id"] == query_id]
+        best = sorted(query.grades.items(), key=lambda item: -item[1])
+        ideal = [f"{doc_id.rsplit('@', 1)[0]} ({grade})" for doc_id, grade in best]
+        returned = evidence[["rank", "score", "grade", "doc_id", "text"]].assign(
+            ideal=(ideal + [""] * len(evidence))[: len(evidence)]
+        )
+        yield Miss(
+            query_id=query_id,
+            text=query.text,
+            value=float(value),
+            returned=returned,
+            missing=_missing(set(evidence["doc_id"]), query.grades, chunks, labelled),
+        )
+
+
+def _missing(
+    returned: set[str], grades: Any, chunks: Sequence[Chunk], labelled: LabelledSet
+) -> pd.DataFrame:
+    import pandas as pd
+
+    texts = {chunk.doc_id: chunk.text for chunk in chunks}
+    rows = [
+        (grade, doc_id, texts.get(doc_id, ""))
+        for doc_id, grade in sorted(grades.items(), key=lambda item: -item[1])
+        if grade >= labelled.relevant_from and doc_id not in returned
+    ]
+    return pd.DataFrame(rows, columns=["grade", "doc_id", "text"])
