@@ -7,7 +7,7 @@ Okabe-Ito colours, different markers besides, counts on the figure, rates always
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
