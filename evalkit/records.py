@@ -84,6 +84,7 @@ class LabelledSet:
     `eligibility` are the field values a document must have to be retrieved at all;
     `complete` claims that every eligible chunk was judged for every question, so that
     a chunk without a written grade is grade 0 and not unjudged.
+    `form` is the form it was read from (native, beir, trec, mixpeek, kioku, csv).
     `fingerprints` are SHA-256 over canonical forms: corpus, queries, judgments.
     """
 
@@ -101,6 +102,7 @@ class LabelledSet:
     language: str = ""
     source: str = ""
     licence: str = ""
+    form: str = "native"
     fingerprints: Mapping[str, str] = field(default_factory=dict)
 
     def is_eligible(self, fields: Mapping[str, Any]) -> bool:
