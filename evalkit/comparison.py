@@ -125,14 +125,14 @@ def compare(baseline: Side, candidate: Side, rule: Rule) -> Comparison:
         if not any(name == each or name.startswith(f"{each}.") for each in allowed)
     )
     both, unpaired = _paired(baseline, candidate)
-    columns = set(both.index.droplevel("query_id"))
+    columns = {(metric, cutoff) for _, metric, cutoff in both.index}
     if (rule.metric, rule.cutoff) not in columns:
         scored = sorted({f"{metric}@{cutoff}" for metric, cutoff in columns})
         raise ParameterError(
             f"{rule.metric}@{rule.cutoff} was not scored by both; choose from {', '.join(scored)}."
         )
     table = _table(both, rule)
-    questions = both.xs((rule.metric, rule.cutoff), level=("metric", "cutoff")).reset_index()
+    questions = _at(both, rule.metric, rule.cutoff).reset_index()
     word, reasons = verdict(table, rule)
     if undeclared and not rule.override:
         word = NOT_COMPARABLE
@@ -257,7 +257,7 @@ def _table(both: pd.DataFrame, rule: Rule) -> pd.DataFrame:
                 table.to_numpy(), rng, level=1 - rule.alpha, method="BCa bootstrap"
             )
             for column, *tested in zip(columns, p, lows, highs, strict=True):
-                here = part.xs(column, level=("metric", "cutoff"), drop_level=True)
+                here = _at(part, *column)
                 rows.append(_row(str(name), column, here, tested, rule))
     frame = pd.DataFrame(rows)
     declared = (frame["slice"] == "all") & (frame["metric"] == rule.metric)
@@ -267,9 +267,17 @@ def _table(both: pd.DataFrame, rule: Rule) -> pd.DataFrame:
     return frame
 
 
-def _same_questions(wide: pd.DataFrame) -> list[list[tuple[str, str]]]:
+def _at(both: pd.DataFrame, metric: str, cutoff: str) -> pd.DataFrame:
+    index = both.index
+    wanted = (index.get_level_values("metric") == metric) & (
+        index.get_level_values("cutoff") == cutoff
+    )
+    return both[wanted].droplevel(["metric", "cutoff"])
+
+
+def _same_questions(wide: pd.DataFrame) -> list[list[Any]]:
     """Columns grouped by the questions they have values for."""
-    groups: dict[bytes, list[tuple[str, str]]] = {}
+    groups: dict[bytes, list[Any]] = {}
     for column in wide.columns:
         groups.setdefault(wide[column].notna().to_numpy().tobytes(), []).append(column)
     return list(groups.values())

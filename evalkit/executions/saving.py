@@ -83,4 +83,5 @@ def _with_mode(frame: pd.DataFrame, evaluation: Evaluation) -> pd.DataFrame:
 def _rows(evaluation: Evaluation, frame: pd.DataFrame) -> list[dict[str, Any]]:
     """Rows as plain JSON values; an undefined mean is null, never NaN."""
     rows = _with_mode(frame, evaluation).astype(object)
-    return rows.where(rows.notna(), None).to_dict(orient="records")
+    plain = rows.where(rows.notna(), None).to_dict(orient="records")
+    return [{str(name): value for name, value in row.items()} for row in plain]
