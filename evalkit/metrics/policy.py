@@ -143,7 +143,7 @@ FORMULA_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "nDCG": ("gain", "ideal"),
     **dict.fromkeys(("Recall", "Success", "Rprec", "bpref", "Judged", *EVIDENCE_MEASURES), ()),
 }
-_UNCUT_ONLY: Final = ("Rprec", "bpref", "RankOfCompletion")
+_UNCUT_ONLY: Final = ("Rprec", "bpref")
 _IDLE_UNCUT: Final = (
     "precision_denominator",
     "rr_cutoff",
@@ -189,6 +189,10 @@ class Metric:
         }
         beta = str(self.beta).removesuffix(".0") if self.measure == "F" else ""
         return self.measure + beta + "".join(mark for mark, said in _MARKS.items() if said in shown)
+
+    def at(self, k: int | None) -> Metric:
+        """The same metric at a depth of k ranks, or uncut."""
+        return replace(self, cutoff=Cutoff(k or 0))
 
     def __str__(self) -> str:
         return f"{self.label}@{self.cutoff}" if self.cutoff.number else self.label

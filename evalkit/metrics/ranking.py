@@ -35,7 +35,7 @@ def precision(
     >>> precision(["a", "x"], {"a": 1}, k=5)
     0.2
     """
-    found, looked_at = _hits(ranking, grades, k, policy)
+    found, looked_at = hits(ranking, grades, k, policy)
     if not relevant_count(grades, policy):
         return without_relevant(policy)
     return found / looked_at if looked_at else 0.0
@@ -56,7 +56,7 @@ def recall(
     >>> recall(["a", "x", "b"], {"a": 1, "b": 2, "c": 1, "x": 0}, k=2)
     0.3333333333333333
     """
-    found, _ = _hits(ranking, grades, k, policy)
+    found, _ = hits(ranking, grades, k, policy)
     relevant = relevant_count(grades, policy)
     return found / relevant if relevant else without_relevant(policy)
 
@@ -106,7 +106,7 @@ def success(
     >>> success(["x", "a"], {"a": 1}, k=1), success(["x", "a"], {"a": 1}, k=2)
     (0.0, 1.0)
     """
-    found, _ = _hits(ranking, grades, k, policy)
+    found, _ = hits(ranking, grades, k, policy)
     return float(found > 0) if relevant_count(grades, policy) else without_relevant(policy)
 
 
@@ -277,7 +277,7 @@ def _is_relevant(grade: int | None, policy: MetricPolicy) -> bool:
     return grade is not None and grade >= policy.relevant_from
 
 
-def _hits(
+def hits(
     ranking: Sequence[str], grades: Grades, k: int | None, policy: MetricPolicy
 ) -> tuple[int, int]:
     """Relevant chunks in the first k, and the ranks that precision divides them by."""
