@@ -1,0 +1,240 @@
+"""The command line. Every verb is a few lines that call a room; errors are one sentence.
+
+Imports of anything that must first be installed stand inside the verbs: `setup` runs on the
+machine's bare Python.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from evalkit.errors import EvalkitError, ParameterError
+from evalkit.workbook import environment
+
+_ROOT = Path(__file__).resolve().parents[2]
+# The make variables, and what the notebooks call them.
+_VARIABLES = {
+    "DATASET": "dataset",
+    "MODES": "modes",
+    "LABEL": "label",
+    "EMBEDDER": "embedder",
+    "K": "cutoffs",
+    "BASELINE": "baseline",
+    "CANDIDATE": "candidate",
+}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs one verb; the exit code is 0, or the code of the error that ended it."""
+    options = _parser().parse_args(arguments)
+    try:
+        code: int = options.verb(options)
+        return code
+    except EvalkitError as problem:
+        if options.debug:
+            raise
+        print(f"evalkit: {problem}", file=sys.stderr)
+        return problem.exit_code
+    except OSError as problem:
+        if options.debug:
+            raise
+        where = f"{problem.filename}: " if problem.filename else ""
+        print(f"evalkit: {where}{problem.strerror or problem}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("evalkit: stopped", file=sys.stderr)
+        return 130
+
+
+def setup(options: argparse.Namespace) -> int:
+    """Makes .venv from the lock file; a finished one is left alone."""
+    python = environment.install(_ROOT, extras=options.extra)
+    if not options.quiet:
+        print(python)
+    return 0
+
+
+def lock(options: argparse.Namespace) -> int:
+    """Writes requirements.lock anew from pyproject.toml (needs uv)."""
+    print(environment.write_lock(_ROOT))
+    return 0
+
+
+def run(options: argparse.Namespace) -> int:
+    """Executes the workbook, or the notebooks named, and renders every page."""
+    from evalkit.workbook import driver, pages
+    from evalkit.workbook.parameters import WORKBOOK, notebook_named
+
+    chosen = [notebook_named(name).name for name in options.notebook]
+    notebooks = [each for each in WORKBOOK if not chosen or each.name in chosen]
+    given = _given(options)
+    label = given.get("label") or _label(str(given.get("dataset", "handbook")))
+    plan = driver.Plan(
+        notebooks,
+        given,
+        label=label,
+        execution=options.execution,
+        into=options.into,
+        cell_timeout_s=options.timeout,
+        side_by_side=options.side_by_side,
+    )
+    execution = driver.run(plan)
+    table = pages.headline_text(pages.summary_of(execution))
+    print(f"\n{table}\n" if table else "")
+    print(f"Open {execution.folder / 'index.html'}")
+    return 0
+
+
+def check(options: argparse.Namespace) -> int:
+    """Reads a labelled set and says what is wrong with it; 1 when it cannot be evaluated."""
+    from evalkit import datasets
+    from evalkit.retrieval import chunking
+
+    labelled = datasets.load(options.dataset)
+    chunks = chunking.cut(labelled.documents, labelled.chunking)
+    findings = datasets.check(labelled, chunks)
+    for finding in findings:
+        print(finding)
+    errors = sum(finding.level == "error" for finding in findings)
+    answerable = sum(query.answerable for query in labelled.queries)
+    print(
+        f"{labelled.name}: {len(labelled.documents)} documents, {len(chunks)} chunks, "
+        f"{answerable} answerable and {len(labelled.queries) - answerable} unsupported questions; "
+        f"{errors} errors, {len(findings) - errors} warnings"
+    )
+    return 1 if errors else 0
+
+
+def render(options: argparse.Namespace) -> int:
+    """Renders the pages of an execution again (the newest, when none is named)."""
+    from evalkit import executions
+    from evalkit.workbook import pages
+    from evalkit.workbook.render import render_file
+
+    execution = executions.find(options.name) if options.name else executions.newest()
+    for notebook in sorted(execution.folder.glob("[!.]*.ipynb")):
+        print(render_file(notebook))
+    print(pages.write_index(execution))
+    return 0
+
+
+def list_executions(options: argparse.Namespace) -> int:
+    """Lists all executions, oldest first, with status, set and modes."""
+    from evalkit.workbook import pages
+
+    print(pages.list_text())
+    return 0
+
+
+def clean(options: argparse.Namespace) -> int:
+    """Removes what runs made: executions but `reference`, collections, caches. Nothing else."""
+    from filelock import FileLock, Timeout
+
+    from evalkit import executions
+
+    for execution in executions.history():
+        if execution.name == "reference":
+            continue
+        try:
+            with FileLock(execution.folder / ".run.lock", timeout=0):
+                pass
+        except Timeout:
+            print(f"kept {execution.name}: a run is writing to it", file=sys.stderr)
+            continue
+        shutil.rmtree(execution.folder)
+    for name in ("collections", "cache"):
+        shutil.rmtree(executions.outputs() / name, ignore_errors=True)
+    return 0
+
+
+def lab(options: argparse.Namespace) -> int:
+    """Opens JupyterLab on the notebooks: for this machine only, with a token, without news."""
+    from evalkit.workbook.notebook import kernel_environment
+
+    settings = _ROOT / ".jupyter"
+    wanted = settings / "@jupyterlab" / "apputils-extension" / "notification.jupyterlab-settings"
+    wanted.parent.mkdir(parents=True, exist_ok=True)
+    wanted.write_text('{"fetchNews": "false", "checkForUpdates": false}\n', encoding="utf-8")
+    variables = kernel_environment(_ROOT, _ROOT / ".cache")
+    variables |= {"JUPYTERLAB_SETTINGS_DIR": str(settings)}
+    command = [sys.executable, "-m", "jupyterlab", *options.arguments, str(_ROOT / "notebooks")]
+    return subprocess.run(command, env=variables, cwd=_ROOT).returncode
+
+
+def _given(options: argparse.Namespace) -> dict[str, Any]:
+    """Parameters from the file, from options, from NAME=VALUE words; the last one wins."""
+    from evalkit.workbook.parameters import WORKBOOK, from_text, read_file
+
+    given = read_file(options.parameters) if options.parameters else {}
+    typed = {name: getattr(options, name) for name in ("dataset", "modes", "label", "embedder")}
+    typed["cutoffs"] = options.cutoffs
+    for word in options.assignments:
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise ParameterError(f"{word!r}: expected NAME=VALUE, as in DATASET=runbooks.")
+        typed[_VARIABLES.get(name, name)] = value
+    for name, text in typed.items():
+        if text not in (None, ""):
+            given[name] = from_text(WORKBOOK, name, text)
+    return given
+
+
+def _label(dataset: str) -> str:
+    """A label made from a data set's name or path, as folder names allow.
+
+    >>> _label("/data/My Set v2/")
+    'my-set-v2'
+    """
+    last = Path(dataset).name.lower()
+    return re.sub(r"[^a-z0-9_-]+", "-", last).strip("-_")[:64] or "workbook"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m evalkit", description=__doc__, add_help=True)
+    parser.description = "Measures retrieval: runs the notebooks, renders them, keeps the numbers."
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+
+    def verb(name: str, function: Any) -> argparse.ArgumentParser:
+        described = (function.__doc__ or "").splitlines()[0]
+        added = verbs.add_parser(name, help=described, description=described)
+        added.add_argument("--debug", action="store_true", help="show the traceback of an error")
+        added.set_defaults(verb=function)
+        return added
+
+    added = verb("setup", setup)
+    added.add_argument("--extra", action="append", default=[], help="test, bench, edge ...")
+    added.add_argument("--quiet", action="store_true", help="do not print the Python it made")
+    verb("lock", lock)
+    _run_options(verb("run", run))
+    verb("check", check).add_argument("dataset", metavar="DATASET", help="built-in name or folder")
+    added = verb("render", render)
+    added.add_argument("name", nargs="?", default="", help="the execution; default: the newest")
+    verb("list", list_executions)
+    verb("clean", clean)
+    verb("lab", lab).add_argument("arguments", nargs="*", help="passed on to JupyterLab")
+    return parser
+
+
+def _run_options(run_parser: argparse.ArgumentParser) -> None:
+    add = run_parser.add_argument
+    add("assignments", nargs="*", metavar="NAME=VALUE", help="DATASET=runbooks, ceiling=0.05 ...")
+    add("--dataset", help="built-in name (handbook, runbooks, vault) or a folder")
+    add("--modes", help="keyword, semantic, hybrid: any of them, separated by commas")
+    add("--label", help="ends the name of the execution's folder")
+    add("--embedder", help="embedded (English), ollama:<model> ...")
+    add("--cutoffs", "-k", help="depths at which metrics are taken, as in 1,3,5")
+    add("--parameters", type=Path, metavar="FILE", help="a YAML file of parameters")
+    add("--notebook", action="append", default=[], metavar="NAME", help="only this one, as in 03")
+    add("--execution", default="", metavar="NAME", help="run in this existing execution")
+    add("--into", default="", metavar="NAME", help="make the execution of this name, or anew")
+    add("--timeout", type=int, metavar="SECONDS", help="longest time a single cell may take")
+    add("--side-by-side", type=int, default=min(2, os.cpu_count() or 1), metavar="N",
+        help="notebooks that may run at once (2)")  # fmt: skip
