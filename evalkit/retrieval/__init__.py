@@ -1,1 +1,139 @@
-"""Chunks, vectors, collections and retrievers: the only room that names Ollama or Qdrant."""
+"""Chunks, vectors, collections and retrievers: the only room that names Ollama or Qdrant.
+
+`index` prepares a set's collection; `open_retrievers` reads it and never writes to it. Both
+take the folder that holds `collections/` and `cache/`, and follow QDRANT_URL.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evalkit.errors import EmbeddingError, ParameterError
+from evalkit.records import Chunk, LabelledSet
+from evalkit.retrieval import collection as stored
+from evalkit.retrieval.chunking import cut
+from evalkit.retrieval.embedding import (
+    CachedEmbedder,
+    Progress,
+    document_prompt,
+    open_embedder,
+)
+from evalkit.retrieval.keyword import KeywordRetriever
+from evalkit.retrieval.search import HybridRetriever, Retriever, SemanticRetriever
+
+__all__ = [
+    "MODES",
+    "HybridRetriever",
+    "KeywordRetriever",
+    "Options",
+    "Retriever",
+    "SemanticRetriever",
+    "cut",
+    "index",
+    "open_embedder",
+    "open_retrievers",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How retrievers search.
+
+    `threads` of the embedded model, 0 for its own choice. `depth`: the deepest cutoff that will
+    be asked, so that hybrid rankings are prefixes of one another. `weights` of keyword and
+    semantic in the fusion. `exact` scans every vector instead of an approximate index.
+    """
+
+    threads: int = 0
+    depth: int = 10
+    weights: tuple[float, float] = (1.0, 1.0)
+    exact: bool = False
+
+
+MODES = ("keyword", "semantic", "hybrid")
+
+
+def index(
+    labelled: LabelledSet,
+    chunks: Sequence[Chunk],
+    embedder: str,
+    store: Path,
+    *,
+    threads: int = 0,
+    allowed_failures: float = 0.0,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Embeds every chunk, builds a fresh collection, verifies it, and only then switches to it.
+
+    A chunk without a vector fails the index, or is listed and left out where `allowed_failures`
+    (a share of all chunks) permits it. Returns the manifest with what this pass took.
+    """
+    began = time.perf_counter()
+    model = open_embedder(embedder, cache=store / "cache", threads=threads)
+    prompts = [document_prompt(chunk, model.spec.profile) for chunk in chunks]
+    vectors, failed = model.documents(chunks, progress)
+    embedded = time.perf_counter()
+    if not chunks or len(failed) > allowed_failures * len(chunks):
+        listed = "; ".join(f"{chunks[i].doc_id}: {failed[i]}" for i in sorted(failed)[:5])
+        raise EmbeddingError(f"{len(failed)} of {len(chunks)} chunks have no vector: {listed}")
+    kept = [i for i in range(len(chunks)) if i not in failed]
+    chosen = [chunks[i] for i in kept]
+    manifest = stored.describe_contents(labelled, chosen, vectors[kept], model.spec) | {
+        "overlong": [chunks[i].doc_id for i in model.embedder.overlong(prompts)],
+        "failed": {chunks[i].doc_id: reason for i, reason in sorted(failed.items())},
+    }
+    contents = stored.Contents(tuple(chosen), vectors[kept], manifest)
+    where = stored.build(store / "collections", contents)
+    return manifest | {
+        "where": str(where),
+        "embedded": model.computed,
+        "reused": model.reused,
+        "seconds_embedding": embedded - began,
+        "seconds": time.perf_counter() - began,
+    }
+
+
+def open_retrievers(
+    modes: Sequence[str],
+    labelled: LabelledSet,
+    chunks: Sequence[Chunk],
+    embedder: str,
+    store: Path,
+    options: Options = Options(),
+) -> list[Retriever]:
+    """One retriever a mode, over the set's eligible chunks; reads, never writes, a collection."""
+    unknown = [mode for mode in modes if mode not in MODES]
+    if unknown or not modes or len(set(modes)) < len(modes):
+        raise ParameterError(f"modes {list(modes)}: name each of {', '.join(MODES)} at most once")
+    opened: dict[str, Retriever] = {}
+    if {"keyword", "hybrid"} & set(modes):
+        eligible = [chunk for chunk in chunks if labelled.is_eligible(chunk.fields)]
+        opened["keyword"] = KeywordRetriever(eligible, labelled.language)
+    if {"semantic", "hybrid"} & set(modes):
+        model = open_embedder(embedder, cache=store / "cache", threads=options.threads)
+        opened["semantic"] = open_semantic(labelled, chunks, model, store, exact=options.exact)
+    if "hybrid" in modes:
+        legs = opened["keyword"], opened["semantic"]
+        opened["hybrid"] = HybridRetriever(*legs, weights=options.weights, depth=options.depth)
+    return [opened[mode] for mode in modes]
+
+
+def open_semantic(
+    labelled: LabelledSet,
+    chunks: Sequence[Chunk],
+    model: CachedEmbedder,
+    store: Path,
+    *,
+    exact: bool = False,
+) -> SemanticRetriever:
+    """The set's collection under this embedder, checked against the chunks it should hold."""
+    must = stored.conditions(labelled)
+    name = stored.collection_name(labelled.name, model.spec)
+    contents = stored.read_current(store / "collections", name)
+    stored.check_against(contents.manifest, labelled, chunks, model.spec)
+    once = len({chunk.doc_id for chunk in chunks}) < len(chunks)
+    return SemanticRetriever(stored.load(contents, must), model, must, once=once, exact=exact)

@@ -48,6 +48,18 @@ def cut(documents: Sequence[Document], chunking: str) -> list[Chunk]:
     return chunks
 
 
+def evidence(chunk: Chunk) -> dict[str, str]:
+    """A chunk as the payload stored beside its vector, and shown beside its score."""
+    return {
+        **chunk.fields,
+        "doc_id": chunk.doc_id,
+        "document_id": chunk.document_id,
+        "chunk_id": chunk.chunk_id,
+        "title": chunk.title,
+        "text": chunk.text,
+    }
+
+
 def slug(heading: str) -> str:
     """A heading as an identifier: lower case, letters and digits, single dashes.
 

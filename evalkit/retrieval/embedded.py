@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -29,13 +29,15 @@ BATCH = 8  # larger batches are slower on a CPU and take up to 1.6 GB; the bits 
 
 
 class FastembedEmbedder:
-    """A model run by fastembed, Qdrant's own embedder."""
+    """A model run by fastembed, Qdrant's own embedder; loaded when the first text comes."""
 
-    def __init__(self, spec: EmbedderSpec, model: Any, tokenizer: Any) -> None:
-        self.spec, self._model, self._tokenizer = spec, model, tokenizer
+    def __init__(self, spec: EmbedderSpec, open_model: Callable[[], Any], tokenizer: Any) -> None:
+        self.spec, self._open, self._tokenizer = spec, open_model, tokenizer
+        self._model: Any = None
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Rows for texts that already carry their prompts."""
+        self._model = self._model or self._open()
         return np.stack(list(self._model.embed(list(texts), batch_size=BATCH)))
 
     def overlong(self, texts: Sequence[str]) -> list[int]:
@@ -50,12 +52,22 @@ def minilm(cache: Path | None, threads: int = 0) -> FastembedEmbedder:
     English; 384 dimensions; 256 tokens. EVALKIT_MODEL_DIR names a folder with another
     `model.onnx` and `tokenizer.json` of the same model; its own digest then identifies it.
     """
-    weights, tokenizer, digest = _model_files()
-    folder = _model_folder(tokenizer, cache, digest)
+    weights, tokenizer_file, digest = _model_files()
+    folder = _model_folder(tokenizer_file, cache, digest)
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(tokenizer_file))
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(MAX_TOKENS)
+    spec = EmbedderSpec("embedded", 384, digest, max_tokens=MAX_TOKENS, languages="English")
+    name = f"evalkit/all-MiniLM-L6-v2-{digest[:12]}"
+    return FastembedEmbedder(spec, lambda: _custom_model(name, weights, folder, threads), tokenizer)
+
+
+def _custom_model(name: str, weights: Path, folder: Path, threads: int) -> Any:
     from fastembed import TextEmbedding
     from fastembed.common.model_description import ModelSource, PoolingType
 
-    name = f"evalkit/all-MiniLM-L6-v2-{digest[:12]}"
     known = {str(model["model"]).lower() for model in TextEmbedding.list_supported_models()}
     if name.lower() not in known:  # a notebook cell may run twice
         TextEmbedding.add_custom_model(
@@ -65,13 +77,9 @@ def minilm(cache: Path | None, threads: int = 0) -> FastembedEmbedder:
             normalization=True,
             sources=ModelSource(hf="sentence-transformers/all-MiniLM-L6-v2"),
             license="apache-2.0",
-            model_file=str(weights.resolve()),  # absolute, so it wins over the folder below
+            model_file=str(weights.resolve()),  # absolute, so it wins over the folder
         )
-    model = TextEmbedding(name, specific_model_path=str(folder), threads=threads or None)
-    spec = EmbedderSpec(
-        "embedded", 384, digest, max_tokens=MAX_TOKENS, languages="English", profile=Profile()
-    )
-    return FastembedEmbedder(spec, model, _tokenizer_of(model))
+    return TextEmbedding(name, specific_model_path=str(folder), threads=threads or None)
 
 
 def fastembed_model(model_name: str, cache: Path | None, threads: int = 0) -> FastembedEmbedder:
@@ -88,7 +96,7 @@ def fastembed_model(model_name: str, cache: Path | None, threads: int = 0) -> Fa
         raise EngineUnavailableError(
             f"fastembed could not fetch {model_name!r}: {error}. It needs a network the first time"
         ) from error
-    tokenizer = _tokenizer_of(model)
+    tokenizer = model.model.tokenizer  # type: ignore[attr-defined]
     described = known[model_name.lower()]
     files = sorted(Path(model.model._model_dir).rglob("*.onnx*"))  # type: ignore[attr-defined]
     spec = EmbedderSpec(
@@ -98,11 +106,7 @@ def fastembed_model(model_name: str, cache: Path | None, threads: int = 0) -> Fa
         max_tokens=int(tokenizer.truncation["max_length"]),
         profile=known_profile(model_name),
     )
-    return FastembedEmbedder(spec, model, tokenizer)
-
-
-def _tokenizer_of(model: Any) -> Any:
-    return model.model.tokenizer
+    return FastembedEmbedder(spec, lambda: model, tokenizer)
 
 
 def _model_files() -> tuple[Path, Path, str]:
