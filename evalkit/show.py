@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+    from evalkit.datasets import Finding
+    from evalkit.evaluation import Miss
+
 # Controls, zero-width and direction marks, lone surrogates: shown as escapes, never obeyed.
 _UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
@@ -125,6 +128,28 @@ def hits(evidence: pd.DataFrame, caption: str) -> None:
     listed = evidence[["rank", "score", "grade", "doc_id", "text"]].copy()
     listed["doc_id"] = short(listed["doc_id"])
     table(listed, caption)
+
+
+def misses(found: Iterable[Miss]) -> None:
+    """Displays questions read closely: what came back beside the ideal order, what was missing."""
+    for miss in found:
+        text = f"{miss.query_id}: {miss.text} (nDCG {miss.value:.3f})"
+        returned = miss.returned.assign(doc_id=short(miss.returned["doc_id"]))
+        table(returned, f"{text}. Returned, and the ideal order beside it")
+        if len(miss.missing):
+            missing = miss.missing.assign(doc_id=short(miss.missing["doc_id"]))
+            table(missing, f"{miss.query_id}: relevant, not returned")
+
+
+def findings(found: Iterable[Finding]) -> None:
+    """Displays what the lint found, or that it found nothing."""
+    import pandas as pd
+
+    rows = [(each.level, each.query_id or "–", each.message) for each in found]
+    if not rows:
+        say("Nothing to object to: every judgment names an eligible chunk, once, on the scale.")
+        return
+    table(pd.DataFrame(rows, columns=["level", "question", "what was found"]), "Found in the set")
 
 
 def short(doc_ids: Iterable[str]) -> list[str]:

@@ -21,7 +21,7 @@ ROOMS = {
     "executions": PLAIN | {"datasets", "evaluation", "metrics"},
     "comparison": PLAIN | {"evaluation", "executions", "metrics"},
     "plots": PLAIN,
-    "show": PLAIN,
+    "show": PLAIN | {"datasets", "evaluation"},
     "workbook": PLAIN
     | {"comparison", "datasets", "evaluation", "executions", "metrics", "retrieval"},
     "__main__": {"workbook"},

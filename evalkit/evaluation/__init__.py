@@ -2,26 +2,44 @@
 
 from evalkit.evaluation.aggregation import Miss, counts, means, status, worst
 from evalkit.evaluation.asking import (
+    EVIDENCE_METRICS,
     OUTCOMES,
     RANKING_METRICS,
     Asked,
     Evaluation,
     Plan,
     evaluate,
+    evaluate_all,
     ideal,
+)
+from evalkit.evaluation.describing import (
+    collection,
+    corpus,
+    prefix_sentence,
+    questions,
+    recall_against_facts,
+    under_two_policies,
 )
 
 __all__ = [
+    "EVIDENCE_METRICS",
     "OUTCOMES",
     "RANKING_METRICS",
     "Asked",
     "Evaluation",
     "Miss",
     "Plan",
+    "collection",
+    "corpus",
     "counts",
     "evaluate",
+    "evaluate_all",
     "ideal",
     "means",
+    "prefix_sentence",
+    "questions",
+    "recall_against_facts",
     "status",
+    "under_two_policies",
     "worst",
 ]

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 RANKING_METRICS = ("Precision", "Recall", "ReciprocalRank", "nDCG")
+EVIDENCE_METRICS = ("RequirementRecall", "CompleteAnswer")
 OUTCOMES = ("scored", "zero_hit", "skipped", "failed", "not_run")
 _BATCH = 64
 
@@ -42,6 +43,13 @@ class Plan:
     metrics: tuple[str, ...] = RANKING_METRICS
     policy: MetricPolicy = POLICY
     deadline_s: float = 600.0
+
+    @classmethod
+    def of(
+        cls, cutoffs: Sequence[int], names: Sequence[str], policy: str, deadline_s: float
+    ) -> Plan:
+        """A plan from a notebook's parameters; `policy` is the name of a preset."""
+        return cls(tuple(cutoffs), tuple(names), metrics.preset(policy), deadline_s)
 
     def __post_init__(self) -> None:
         if not self.cutoffs or min(self.cutoffs) < 1 or len(set(self.cutoffs)) < len(self.cutoffs):
@@ -87,6 +95,22 @@ class Evaluation:
     results: pd.DataFrame
     outcomes: pd.DataFrame
     settings: Mapping[str, Any]
+
+
+def evaluate_all(
+    labelled: LabelledSet,
+    chunks: Sequence[Chunk],
+    retrievers: Sequence[Retriever],
+    plan: Plan,
+    progress: Callable[[str], Progress] | None = None,
+) -> list[Evaluation]:
+    """Evaluates one retriever after the other; `progress` makes the line that each one updates."""
+    return [
+        evaluate(
+            labelled, chunks, each, plan, progress(f"Asking ({each.mode})") if progress else None
+        )
+        for each in retrievers
+    ]
 
 
 def evaluate(
@@ -185,9 +209,10 @@ def _values(scored: Sequence[Asked], plan: Plan) -> pd.DataFrame:
             each.query.query_id: {hit.doc_id: hit.score for hit in each.hits[cutoff]}
             for each in scored
         }
-        names = [f"{name}@{cutoff}" for name in plan.metrics]
         if scored:
-            frames.append(metrics.evaluate(rankings, judgments, names, policy=plan.policy).frame())
+            names = [f"{name}@{cutoff}" for name in plan.metrics]
+            scores = metrics.evaluate(rankings, judgments, names, policy=plan.policy)
+            frames.append(scores.frame())
         frames.append(_evidence_values(scored, cutoff))
     return pd.concat(frames, ignore_index=True)
 
@@ -196,16 +221,24 @@ def _evidence_values(scored: Sequence[Asked], cutoff: int) -> pd.DataFrame:
     import pandas as pd
 
     rows = [
-        (each.query.query_id, name, str(cutoff), value)
+        (
+            each.query.query_id,
+            name,
+            str(cutoff),
+            values[name],
+        )
         for each in scored
         if each.query.requirements
-        for name, value in metrics.requirement_values(
-            cutoff,
-            [hit.doc_id for hit in each.hits[cutoff]],
-            [requirement.any_of for requirement in each.query.requirements],
-        ).items()
+        for values in [_facts_found(each, cutoff)]
+        for name in EVIDENCE_METRICS
     ]
     return pd.DataFrame(rows, columns=["query_id", "metric", "cutoff", "value"])
+
+
+def _facts_found(each: Asked, cutoff: int) -> dict[str, float]:
+    ranking = [hit.doc_id for hit in each.hits[cutoff]]
+    facts = [requirement.any_of for requirement in each.query.requirements]
+    return metrics.requirement_values(cutoff, ranking, facts)
 
 
 def _run_frame(asked: Sequence[Asked]) -> pd.DataFrame:

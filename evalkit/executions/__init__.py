@@ -1,6 +1,6 @@
 """The store of executions: one folder each, whole files, every input fingerprinted."""
 
-from evalkit.executions.saving import save, summarise
+from evalkit.executions.saving import outcome_sentences, save, summarise, table
 from evalkit.executions.store import (
     CURRENT,
     LABEL,
@@ -14,6 +14,7 @@ from evalkit.executions.store import (
     history,
     newest,
     outputs,
+    record_collection,
     repository,
 )
 
@@ -29,8 +30,11 @@ __all__ = [
     "finish",
     "history",
     "newest",
+    "outcome_sentences",
     "outputs",
+    "record_collection",
     "repository",
     "save",
     "summarise",
+    "table",
 ]

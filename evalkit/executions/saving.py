@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from evalkit.datasets import trec
-from evalkit.evaluation import Evaluation, Plan, counts, means, status
+from evalkit.evaluation import Evaluation, Plan, counts, ideal, means, status
 from evalkit.executions.store import Execution
 from evalkit.records import LabelledSet
 
@@ -15,17 +16,16 @@ if TYPE_CHECKING:
 
 
 def save(
-    execution: Execution,
-    labelled: LabelledSet,
-    evaluations: Sequence[Evaluation],
-    ceilings: pd.DataFrame,
-    plan: Plan,
+    execution: Execution, labelled: LabelledSet, evaluations: Sequence[Evaluation], plan: Plan
 ) -> dict[str, Any]:
-    """Writes every table of the evaluations and returns the summary, which is written last.
+    """Records the inputs, writes every table of the evaluations, and last the summary.
 
     A summary therefore stands for complete tables; an execution killed half-way has none.
     """
     import pandas as pd
+
+    record(execution, labelled, evaluations, plan)
+    ceilings = ideal(labelled, plan)
 
     for each in evaluations:
         execution.write_frame(f"run-{each.mode}", each.run)
@@ -39,6 +39,77 @@ def save(
     summary = summarise(labelled, evaluations, ceilings, plan)
     execution.write_json("summary", summary)
     return summary
+
+
+def record(
+    execution: Execution, labelled: LabelledSet, evaluations: Sequence[Evaluation], plan: Plan
+) -> None:
+    """Writes into the manifest every input that two comparable executions must share.
+
+    The checksum of the vectors is kept apart, as an artifact: the same model on another
+    processor gives vectors that differ in the seventh digit, which is no other experiment.
+    """
+    embedders: dict[str, Any] = {}
+    artifacts: dict[str, Any] = {}
+    settings = {
+        each.mode: _split(dict(each.settings), embedders, artifacts) for each in evaluations
+    }
+    execution.record_inputs(
+        set={
+            "name": labelled.name,
+            "version": labelled.version,
+            "fingerprints": dict(labelled.fingerprints),
+        },
+        chunking=labelled.chunking,
+        eligibility=dict(labelled.eligibility),
+        scoring={
+            "cutoffs": list(plan.cutoffs),
+            "metrics": list(plan.metrics),
+            "policy": asdict(plan.policy),
+        },
+        embedder=embedders,
+        retrieval=settings,
+    )
+    execution.record(lambda manifest: manifest.setdefault("artifacts", {}).update(artifacts))
+
+
+def _split(
+    settings: dict[str, Any], embedders: dict[str, Any], artifacts: dict[str, Any]
+) -> dict[str, Any]:
+    """A retriever's settings without its embedder and without counts and checksums of content."""
+    kept = {}
+    for name, value in settings.items():
+        if name in ("embedder", "question_embedder"):
+            embedders.update(value)
+        elif name in ("vectors_sha256", "points", "eligible"):
+            artifacts[name] = value
+        else:
+            kept[name] = _split(value, embedders, artifacts) if isinstance(value, dict) else value
+    return kept
+
+
+def table(summary: dict[str, Any], part: str = "headline", **where: Any) -> pd.DataFrame:
+    """A part of the summary as a frame, so that what a notebook shows is what was stored.
+
+    `where` keeps rows by exact values, such as metric="nDCG"; a cutoff may be a number.
+    """
+    import pandas as pd
+
+    frame = pd.DataFrame(summary[part])
+    for name, value in where.items():
+        frame = frame[frame[name] == (str(value) if name == "cutoff" else value)]
+    return frame
+
+
+def outcome_sentences(summary: dict[str, Any]) -> list[str]:
+    """How many questions ended how, mode by mode, and what that makes of the execution."""
+    asked = sum(summary["questions"].values())
+    return [
+        f"{mode}: {asked} questions, "
+        + ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in found.items())
+        + f": {summary['status'][mode]}."
+        for mode, found in summary["outcomes"].items()
+    ]
 
 
 def summarise(

@@ -189,7 +189,7 @@ def newest(*, dataset: str = "", needs: str = "outcomes.parquet") -> Execution:
     raise ExecutionError(f"No execution{what} in {outputs()} has {needs}. Run 02_evaluate first.")
 
 
-def current(name: str, *, label: str = "") -> Execution:
+def current(name: str, *, label: str = "", dataset: str = "") -> Execution:
     """The execution a notebook works in: the one named, the driver's, or the newest.
 
     With `label` (02_evaluate, opened by hand) a new one is started instead of the newest.
@@ -197,7 +197,15 @@ def current(name: str, *, label: str = "") -> Execution:
     name = name or os.environ.get(CURRENT, "")
     if name:
         return find(name)
-    return create(label) if label else newest()
+    return create(label) if label else newest(dataset=dataset)
+
+
+def record_collection(report: Mapping[str, Any]) -> None:
+    """Notes in the driver's execution, where there is one, what indexing made and took."""
+    name = os.environ.get(CURRENT, "")
+    if name:
+        kept = {key: value for key, value in report.items() if key != "where"}
+        find(name).record(lambda manifest: manifest.update(collection=kept))
 
 
 def finish(execution: Execution, status: str, **facts: Any) -> None:

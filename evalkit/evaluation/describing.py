@@ -1,0 +1,134 @@
+"""What is evaluated, in tables and sentences: corpus, questions, stability of the rankings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from evalkit import metrics
+from evalkit.evaluation.asking import EVIDENCE_METRICS, Evaluation, Plan
+from evalkit.records import Chunk, LabelledSet
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def corpus(labelled: LabelledSet, chunks: Sequence[Chunk]) -> pd.DataFrame:
+    """Documents and chunks by the fields that decide eligibility; one row a combination."""
+    import pandas as pd
+
+    names = list(labelled.eligibility)
+    rows = [
+        {
+            **{name: chunk.fields.get(name, "") for name in names},
+            "may be retrieved": "yes" if labelled.is_eligible(chunk.fields) else "no",
+            "document_id": chunk.document_id,
+            "doc_id": chunk.doc_id,
+        }
+        for chunk in chunks
+    ]
+    grouped = pd.DataFrame(rows).groupby([*names, "may be retrieved"], sort=True)
+    counted = grouped.agg(documents=("document_id", "nunique"), chunks=("doc_id", "size"))
+    return counted.reset_index().sort_values("may be retrieved", ascending=False)
+
+
+def questions(labelled: LabelledSet) -> pd.DataFrame:
+    """How many questions of each category and split, and how many relevant chunks they have."""
+    import pandas as pd
+
+    rows = [
+        {
+            "kind": "answerable" if query.answerable else "unsupported",
+            "category": query.category or "–",
+            "split": query.split or "–",
+            "relevant": sum(grade >= labelled.relevant_from for grade in query.grades.values()),
+        }
+        for query in labelled.queries
+    ]
+    frame = pd.DataFrame(rows)
+    counted = frame.pivot_table(
+        index=["kind", "category"], columns="split", values="relevant", aggfunc="size", fill_value=0
+    )
+    counted["questions"] = counted.sum(axis=1)
+    relevant = frame.groupby(["kind", "category"])["relevant"].mean()
+    counted["relevant chunks a question"] = relevant
+    return counted.reset_index()
+
+
+def prefix_sentence(evaluations: Sequence[Evaluation]) -> str:
+    """Whether shorter rankings begin the longer ones, mode by mode, naming those that do not."""
+    said = []
+    for each in evaluations:
+        unstable = each.outcomes.loc[~each.outcomes["prefix_stable"], "query_id"]
+        if len(unstable):
+            named = ", ".join(unstable[:5])
+            said.append(f"{each.mode}: {len(unstable)} questions changed with the depth ({named}).")
+        else:
+            said.append(f"{each.mode}: every shorter ranking begins the deepest one.")
+    return " ".join(said)
+
+
+def collection(report: dict[str, Any]) -> dict[str, Any]:
+    """What an index run read back and compared, without anything that differs between reruns."""
+    names = ("name", "points", "eligible", "filter", "dimension", "distance")
+    facts = {name: report[name] for name in names}
+    cut_off = report.get("overlong", [])
+    return {
+        **facts,
+        "chunks longer than the model reads": len(cut_off),
+        "chunks without a vector": len(report.get("failed", {})),
+        "checksum of the chunks": report["chunks_sha256"][:16],
+    }
+
+
+def recall_against_facts(
+    labelled: LabelledSet, evaluation: Evaluation, plan: Plan, most: int = 10
+) -> pd.DataFrame:
+    """Questions whose recall and share of facts differ most at the smallest depth.
+
+    Recall asks for every labelled chunk; a fact stated in two of them is found with either.
+    """
+    depth = str(min(plan.cutoffs))
+    at = evaluation.results[evaluation.results["cutoff"] == depth]
+    wide = at.pivot_table(index="query_id", columns="metric", values="value")
+    if not {"Recall", *EVIDENCE_METRICS} <= set(wide.columns):
+        return wide.head(0).reset_index()
+    wide = wide[["Recall", *EVIDENCE_METRICS]]
+    gap = (wide["RequirementRecall"] - wide["Recall"]).abs()
+    wide = wide[gap > 0].loc[
+        gap.sort_values(ascending=False, kind="stable").index[: (gap > 0).sum()]
+    ]
+    shown = wide.head(most).reset_index()
+    queries = {query.query_id: query for query in labelled.queries}
+    relevant = [sum(g > 0 for g in queries[name].grades.values()) for name in shown["query_id"]]
+    shown.insert(1, "facts", [len(queries[name].requirements) for name in shown["query_id"]])
+    shown.insert(1, "relevant chunks", relevant)
+    shown.insert(1, "question", [queries[name].text for name in shown["query_id"]])
+    return shown.rename(columns={name: f"{name}@{depth}" for name in wide.columns})
+
+
+def under_two_policies(
+    evaluation: Evaluation, labelled: LabelledSet, plan: Plan, other: str
+) -> pd.DataFrame:
+    """The same rankings scored under the plan's policy and another preset, and what differs."""
+    import pandas as pd
+
+    judgments = {q.query_id: dict(q.grades) for q in labelled.queries if q.answerable}
+    scored = evaluation.run[evaluation.run["query_id"].isin(list(judgments))]
+    run = {
+        str(query_id): dict(zip(hits["doc_id"], hits["score"], strict=True))
+        for query_id, hits in scored.groupby("query_id", sort=False)
+    }
+    second = metrics.preset(other)
+    names = [f"{name}@{max(plan.cutoffs)}" for name in plan.metrics]
+    values = [
+        metrics.evaluate(run, judgments, names, policy=policy).means()
+        for policy in (plan.policy, second)
+    ]
+    rows = [
+        (name, first.value, then.value, ", ".join(choices))
+        for name, first, then in zip(names, values[0].values(), values[1].values(), strict=True)
+        for choices in [metrics.differing_choices(name, plan.policy, second)]
+    ]
+    columns = ["metric", "this policy", other, "choices that differ for it"]
+    return pd.DataFrame(rows, columns=columns)
