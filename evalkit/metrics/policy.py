@@ -210,7 +210,7 @@ def parse_metric(name: str, policy: MetricPolicy = POLICY) -> Metric:
     measure = (
         "F" if found and found["beta"] else _ALIASES.get(found["base"].lower()) if found else ""
     )
-    if not found or not measure or (found["beta"] and float(found["beta"]) <= 0):
+    if not found or not measure or (found["beta"] and not 0 < float(found["beta"]) <= 1000):
         known = ", ".join("F<beta>" if m == "F" else m for m in FORMULA_CHOICES)
         raise ParameterError(f"no metric {name!r}: choose from {known}, each with @k or @2R")
     if found["cutoff"] == "":
