@@ -13,7 +13,6 @@ import os
 import re
 import subprocess
 import sys
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,32 +25,44 @@ _EXTRA = re.compile(r"\s*;\s*extra == '(?P<extra>[a-z]+)'(?: and \((?P<rest>.*)\
 def install(root: Path, *, extras: Sequence[str] = (), venv: Path | None = None) -> Path:
     """Makes the virtual environment if its stamp does not match the lock; returns its Python.
 
-    The stamp is written last: an interrupted install is completed by the next call, and a
-    finished one costs no process and no network.
+    A finished environment costs no process and no network. One whose making was cut off is made
+    anew: pip takes a package for installed whose files are only half there.
     """
     venv = venv or root / ".venv"
     python = venv / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     wanted = requirements(root / LOCK, extras)
-    stamp = venv / ".evalkit-installed"
-    fingerprint = hashlib.sha256(wanted.encode()).hexdigest()
-    if stamp.is_file() and python.exists() and fingerprint in stamp.read_text().split():
+    stamp, begun = venv / ".evalkit-installed", root / ".cache" / "install-begun"
+    satisfied = stamp.read_text().split() if stamp.is_file() else []
+    if _digest(wanted) in satisfied and python.exists() and not begun.exists():
         return python
     _check_python()
     print(f"Installing into {venv} from {LOCK} (about a minute) ...", file=sys.stderr, flush=True)
-    if not python.exists():
-        _call([sys.executable, "-m", "venv", str(venv)], "making the virtual environment")
+    fresh = begun.exists() or not python.exists()
+    begun.parent.mkdir(exist_ok=True)
+    begun.touch()
+    if fresh:
+        make = [sys.executable, "-m", "venv", "--clear", str(venv)]
+        _call(make, "making the virtual environment")
     listed = venv / "requirements.txt"
     listed.write_text(wanted, encoding="utf-8")
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    # Bytecode is compiled here, once: a kernel that compiles debugpy and pandas itself starts 2.6
-    # times slower, and every time where PYTHONDONTWRITEBYTECODE is set.
-    _call([*pip, "--compile", "--require-hashes", "-r", str(listed)], "installing the packages")
-    already = stamp.read_text().split() if stamp.is_file() else []
-    # A bigger set of extras satisfies the smaller ones, so their stamps are added, not replaced.
-    satisfied = {fingerprint, hashlib.sha256(requirements(root / LOCK, ()).encode()).hexdigest()}
-    stale = not satisfied & set(already)
-    stamp.write_text("\n".join(sorted(satisfied if stale else satisfied | set(already))))
+    try:
+        # Bytecode is compiled here, once: a kernel that compiles debugpy and pandas itself starts
+        # 2.6 times slower, and every time where PYTHONDONTWRITEBYTECODE is set.
+        _call([*pip, "--compile", "--require-hashes", "-r", str(listed)], "installing the packages")
+    except EnvironmentSetupError:
+        begun.unlink()  # pip has put back what it had changed
+        raise
+    # A bigger set of extras satisfies the smaller ones of the same lock; another lock does not.
+    plain = _digest(requirements(root / LOCK, ()))
+    kept = satisfied if plain in satisfied and not fresh else []
+    stamp.write_text("\n".join(sorted({plain, _digest(wanted), *kept})) + "\n")
+    begun.unlink()
     return python
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def requirements(lock: Path, extras: Sequence[str]) -> str:
@@ -69,6 +80,8 @@ def requirements(lock: Path, extras: Sequence[str]) -> str:
 
 def write_lock(root: Path, uv: str = "uv") -> Path:
     """Resolves `pyproject.toml` anew with uv and writes the hashed requirements file."""
+    import tomllib  # not in the Pythons that `install` refuses with a sentence
+
     _call([uv, "lock", "--quiet"], "resolving pyproject.toml")
     plain = _export(uv, ())
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]

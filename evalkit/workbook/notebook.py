@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 import nbformat
 import papermill  # type: ignore[import-untyped]
+from jupyter_core.utils import ensure_event_loop
 from nbclient.exceptions import CellTimeoutError, DeadKernelError
 from papermill.clientwrap import PapermillNotebookClient  # type: ignore[import-untyped]
 from papermill.engines import Engine, papermill_engines  # type: ignore[import-untyped]
@@ -192,6 +193,7 @@ class _Engine(Engine):  # type: ignore[misc]
             client.execute(env=session.environment)
         finally:
             session.kernels.discard(client)
+            ensure_event_loop().close()  # this thread's; its sockets would stay open
 
 
 papermill_engines.register(_ENGINE, _Engine)
