@@ -210,20 +210,17 @@ def _read_query(row: Row, frame: LabelledSet, known: set[str]) -> Query:
             for key, grade in judgments.items()
         },
         requirements=tuple(
-            _read_requirement(Row(_as_object(row, item), row.path, row.line), frame, known)
-            for item in row.get("requirements", list, [])
+            read_requirement(item, row, frame, known) for item in row.get("requirements", list, [])
         ),
         query_input=given,
     )
 
 
-def _as_object(row: Row, item: Any) -> dict[str, Any]:
+def read_requirement(item: Any, within: Row, frame: LabelledSet, known: set[str]) -> Requirement:
+    """One of a query's requirements: a fact, and the chunks each of which satisfies it."""
     if not isinstance(item, dict):
-        row.refuse('each of \'requirements\' must be an object {"fact": ..., "any_of": [...]}')
-    return dict(item)
-
-
-def _read_requirement(row: Row, frame: LabelledSet, known: set[str]) -> Requirement:
+        within.refuse('each of \'requirements\' must be {"fact": ..., "any_of": [...]}')
+    row = Row(item, within.path, within.line)
     row.only("fact", "any_of")
     keys = [_doc_id(key, row, frame, known) for key in row.get("any_of", list)]
     if not keys or len(set(keys)) < len(keys):

@@ -1,0 +1,250 @@
+"""Runs, judgments and labelled sets as tables: CSV with a header, and Parquet. Ids are text."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from evalkit import files
+from evalkit.datasets import beir, trec
+from evalkit.datasets.native import SPLITS, WHOLE, sealed
+from evalkit.datasets.parsing import Row, decode, id_problem, read_bytes
+from evalkit.errors import DataError
+from evalkit.records import Document, LabelledSet, Query
+
+TYPES: dict[str, Any] = {
+    "query_id": pa.string(), "doc_id": pa.string(), "rank": pa.int64(), "score": pa.float64(),
+    "grade": pa.int64(),
+}  # fmt: skip
+RUN = ("query_id", "doc_id", "rank", "score")
+QRELS = ("query_id", "doc_id", "grade")
+SAME = {"relevance": "grade"}  # other names of a column, taken as ours
+QUERIES = ("query_id", "text", "category", "topic", "split", "answerable")
+NUMBERS = {"rank": trec.INTEGER, "grade": trec.INTEGER, "score": trec.NUMBER}
+
+
+def read_run_columns(path: Path) -> pa.Table:
+    """A run as query_id, doc_id, rank, score: .csv, .parquet, anything else as a TREC file.
+
+    Without a rank column the rows of a query are taken in the order of the file.
+    """
+    if ".parquet" in path.suffixes or ".csv" in path.suffixes:
+        return _ranked(_read_table(path, RUN, optional=("rank",)))
+    return trec.read_run_columns(path)
+
+
+def read_qrels_columns(path: Path) -> pa.Table:
+    """Judgments as query_id, doc_id, grade: .csv, .parquet, BEIR's .tsv, else a TREC file."""
+    if ".parquet" in path.suffixes or ".csv" in path.suffixes:
+        return _read_table(path, QRELS)
+    first = read_bytes(path)[:4096].decode("utf-8", "replace").split("\n")[0]
+    if ".tsv" in path.suffixes and first.count("\t") != trec.QRELS.columns.index("grade"):
+        return _columns_of(beir.read_qrels(path))
+    return trec.read_qrels_columns(path)
+
+
+def write_table(path: Path, table: pa.Table) -> None:
+    """Writes a table as Parquet or CSV, by the name's ending; scores to the last digit."""
+    if path.suffix == ".parquet":
+        with files.replacing(path) as scratch:
+            pq.write_table(table, scratch)
+        return
+    rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
+    _write_csv(path, tuple(table.column_names), rows)
+
+
+def read_csv_set(folder: Path) -> LabelledSet:
+    """A labelled set from queries.csv, qrels.csv and, where there is one, corpus.csv."""
+    qrels = _grouped(_read_table(folder / "qrels.csv", QRELS))
+    queries: dict[str, Query] = {}
+    for row in _csv_rows(folder / "queries.csv", ("query_id", "text"), QUERIES[2:]):
+        query = _read_query(row, qrels)
+        if query.query_id in queries:
+            row.refuse(f"the query {query.query_id!r} stands twice")
+        queries[query.query_id] = query
+    documents: dict[str, Document] = {}
+    if (corpus := folder / "corpus.csv").exists():
+        for row in _csv_rows(corpus, ("document_id", "text"), None):
+            key, fields = row.id("document_id"), dict(row.values)
+            if key in documents:
+                row.refuse(f"the document {key!r} stands twice")
+            del fields["document_id"]
+            documents[key] = Document(key, fields.pop("title", ""), fields.pop("text"), fields)
+    for key, judged in qrels.items():
+        unknown = [key] if key not in queries else [d for d in judged if d not in documents]
+        if unknown and (documents or key not in queries):
+            where = "queries.csv" if key not in queries else "corpus.csv"
+            found = f"judges {unknown[0]!r} (query {key!r}), which is not in {where}"
+            raise DataError(found, path=str(folder / "qrels.csv"))
+    grades = [grade for judged in qrels.values() for grade in judged.values()]
+    labelled = LabelledSet(
+        name=folder.resolve().name,
+        version="unversioned",
+        documents=tuple(documents.values()),
+        queries=tuple(queries.values()),
+        chunking=WHOLE,
+        lowest_grade=min(0, *grades),
+        highest_grade=max(1, *grades),
+        form="csv",
+    )
+    return sealed(labelled)
+
+
+def write_csv_set(labelled: LabelledSet, folder: Path) -> None:
+    """Writes queries.csv, qrels.csv and corpus.csv; requirements have no place in them."""
+    names = list(dict.fromkeys(name for each in labelled.documents for name in each.fields))
+    corpus = (
+        [each.document_id, each.title, each.text, *(each.fields.get(name, "") for name in names)]
+        for each in labelled.documents
+    )
+    queries = (
+        [q.query_id, q.text, q.category, q.topic, q.split, str(q.answerable).lower()]
+        for q in labelled.queries
+    )
+    pairs = ([q.query_id, key, grade] for q in labelled.queries for key, grade in q.grades.items())
+    _write_csv(folder / "corpus.csv", ("document_id", "title", "text", *names), corpus)
+    _write_csv(folder / "queries.csv", QUERIES, queries)
+    _write_csv(folder / "qrels.csv", QRELS, pairs)
+
+
+def _read_query(row: Row, qrels: Mapping[str, Mapping[str, int]]) -> Query:
+    key, text = row.id("query_id"), row.get("text", str)
+    grades = qrels.get(key, {})
+    answerable = row.get("answerable", str, "") or str(any(g > 0 for g in grades.values())).lower()
+    if not text.strip():
+        row.refuse("'text' is empty")
+    if answerable not in ("true", "false"):
+        row.refuse(f"'answerable' must be true or false, found {answerable!r}")
+    if (split := row.get("split", str, "")) not in SPLITS:
+        row.refuse(f"'split' must be one of {SPLITS}, found {split!r}")
+    words = (row.get(name, str, "") for name in ("category", "topic"))
+    category, topic = words
+    return Query(key, text, answerable == "true", category, split, topic, grades)
+
+
+def _read_table(path: Path, columns: tuple[str, ...], optional: tuple[str, ...] = ()) -> pa.Table:
+    needed = tuple(name for name in columns if name not in optional)
+    if ".parquet" in path.suffixes:
+        return _read_parquet(path, columns, needed)
+    seen = set[tuple[str, str]]()
+    values: dict[str, list[Any]] = {name: [] for name in columns}
+    for row in _csv_rows(path, needed, optional):
+        pair = row.id("query_id"), row.id("doc_id")
+        if pair in seen:
+            row.refuse(f"the pair {pair[0]!r} {pair[1]!r} stands twice")
+        seen.add(pair)
+        for name, value in row.values.items():
+            if name in NUMBERS and not NUMBERS[name].fullmatch(value):
+                row.refuse(f"the {name} must be a number, found {value!r}")
+            made = float if name == "score" else int if name in NUMBERS else str
+            values[name].append(made(value))
+    if not seen:
+        raise DataError("holds no row", path=str(path))
+    kept = [name for name in columns if values[name]]
+    return pa.table({name: pa.array(values[name], TYPES[name]) for name in kept})
+
+
+def _csv_rows(
+    path: Path, needed: tuple[str, ...], optional: tuple[str, ...] | None
+) -> Iterator[Row]:
+    """The rows after the header; `optional` None lets any other column in."""
+    text = io.StringIO(decode(read_bytes(path), path), newline="")
+    reader = csv.reader(text, strict=True)
+    header: list[str] = []
+    try:
+        for fields in reader:
+            row = Row({}, path, reader.line_num)
+            if not fields:
+                continue
+            if not header:
+                header = _header(fields, row, needed, optional)
+                continue
+            if len(fields) != len(header):
+                row.refuse(f"found {len(fields)} fields, the header has {len(header)}")
+            yield Row(dict(zip(header, fields, strict=True)), path, reader.line_num)
+    except csv.Error as error:
+        raise DataError(f"not CSV: {error}", path=str(path), line=reader.line_num) from None
+    if not header:
+        raise DataError("is empty: expected a header line", path=str(path))
+
+
+def _header(
+    fields: list[str], row: Row, needed: tuple[str, ...], optional: tuple[str, ...] | None
+) -> list[str]:
+    names = [SAME.get(name, name) for name in fields]
+    lacking = [name for name in needed if name not in names]
+    unknown = [name for name in names if optional is not None and name not in (*needed, *optional)]
+    if lacking or unknown or len(set(names)) < len(names):
+        wanted = ", ".join(needed) + (f" [{', '.join(optional)}]" if optional else "")
+        row.refuse(f"the header must name {wanted}, found {', '.join(fields)}")
+    return names
+
+
+def _read_parquet(path: Path, columns: tuple[str, ...], needed: tuple[str, ...]) -> pa.Table:
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise DataError(f"not Parquet: {str(error).splitlines()[0]}", path=str(path)) from None
+    table = table.rename_columns([SAME.get(name, name) for name in table.column_names])
+    if lacking := [name for name in needed if name not in table.column_names]:
+        raise DataError(f"has no column {lacking[0]!r}", path=str(path))
+    made = {}
+    for name in (name for name in columns if name in table.column_names):
+        column, is_text = table[name], TYPES[name] == pa.string()
+        if is_text and not any(kind in str(column.type) for kind in ("string", "dictionary")):
+            found = f"{name!r} is {column.type}; ids are text: write them as strings"
+            raise DataError(found, path=str(path))
+        try:
+            made[name] = column.cast(TYPES[name])
+        except pa.ArrowInvalid as error:
+            raise DataError(f"{name!r}: {error}", path=str(path)) from None
+        if made[name].null_count or (name == "score" and not _all_finite(made[name])):
+            raise DataError(f"{name!r} has an empty cell or a NaN", path=str(path))
+        odd = [key for key in made[name].unique().to_pylist() if id_problem(key)] if is_text else []
+        if odd:
+            raise DataError(f"the id {odd[0]!r} {id_problem(odd[0])}", path=str(path))
+    return pa.table(made)
+
+
+def _all_finite(scores: Any) -> bool:
+    return bool(pc.all(pc.is_finite(scores), min_count=0).as_py())
+
+
+def _ranked(run: pa.Table) -> pa.Table:
+    if "rank" in run.column_names:
+        return run.select(list(RUN))
+    counts: dict[str, int] = {}
+    ranks = []
+    queries: list[Any] = run["query_id"].to_pylist()
+    for query in queries:
+        counts[query] = counts.get(query, 0) + 1
+        ranks.append(counts[query])
+    return run.append_column("rank", pa.array(ranks, pa.int64())).select(list(RUN))
+
+
+def _columns_of(qrels: Mapping[str, Mapping[str, int]]) -> pa.Table:
+    rows = [(q, d, grade) for q, judged in qrels.items() for d, grade in judged.items()]
+    columns = zip(QRELS, zip(*rows, strict=True), strict=True)
+    return pa.table({name: pa.array(values, TYPES[name]) for name, values in columns})
+
+
+def _grouped(table: pa.Table) -> dict[str, dict[str, int]]:
+    qrels: dict[str, dict[str, int]] = {}
+    for query, document, grade in zip(*(table[n].to_pylist() for n in QRELS), strict=True):
+        qrels.setdefault(query, {})[document] = grade
+    return qrels
+
+
+def _write_csv(path: Path, header: tuple[str, ...], rows: Iterator[Any]) -> None:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    files.write_text(path, text.getvalue())
