@@ -49,6 +49,11 @@ class Rule:
     override: bool = False
     seed: int = 0
 
+    @property
+    def reading(self) -> str:
+        """The axis label of a figure of differences."""
+        return f"{self.metric}@{self.cutoff}, candidate minus baseline"
+
     def __post_init__(self) -> None:
         if self.smallest <= 0 or not 0 < self.alpha < 1:
             raise ParameterError(

@@ -1,0 +1,101 @@
+"""What 05_compare asks for: sides from parameters, tables to read, the record to keep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from evalkit.comparison.comparing import Comparison, Rule, Side, movers, side_by_side
+from evalkit.errors import ParameterError
+from evalkit.executions import Execution, current, find
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_SHOWN = ["metric", "cutoff", "slice", "n", "baseline", "candidate", "difference", "low", "high"]
+_TESTED = ["p_adjusted", "wins", "ties", "losses", "detectable", "needed"]
+
+
+def sides(parameters: Any) -> tuple[Side, Side, Rule]:
+    """Baseline, candidate and rule from the notebook's parameters; empty ones as documented."""
+    candidate = current(parameters.candidate, dataset=parameters.dataset)
+    baseline = find(parameters.baseline) if parameters.baseline else candidate
+    first, last = _modes(baseline)[0], _modes(candidate)[-1]
+    pair = (
+        Side(baseline, parameters.baseline_mode or first),
+        Side(candidate, parameters.candidate_mode or last),
+    )
+    shared = set.intersection(*(set(side.inputs()["scoring"]["cutoffs"]) for side in pair))
+    if not shared:
+        raise ParameterError(f"{pair[0].name} and {pair[1].name} asked no common depth.")
+    rule = Rule(
+        metric=parameters.metric,
+        cutoff=str(parameters.cutoff or max(shared)),
+        smallest=parameters.smallest,
+        alpha=parameters.alpha,
+        varying=parameters.varying,
+        override=parameters.override,
+        seed=parameters.seed,
+    )
+    return (*pair, rule)
+
+
+def inputs_that_differ(comparison: Comparison) -> pd.DataFrame:
+    """Every recorded input that differs, with both values and whether it was declared."""
+    import pandas as pd
+
+    rows = [
+        (name, str(old), str(new), "no" if name in comparison.undeclared else "yes")
+        for name, (old, new) in comparison.differing.items()
+    ]
+    return pd.DataFrame(rows, columns=["input", "baseline", "candidate", "declared"])
+
+
+def overall(comparison: Comparison) -> pd.DataFrame:
+    """All metrics over all questions."""
+    table = comparison.table[comparison.table["slice"] == "all"]
+    return table[[name for name in _SHOWN if name != "slice"] + _TESTED]
+
+
+def by_category(comparison: Comparison, rule: Rule) -> pd.DataFrame:
+    """The verdict's metric in each category."""
+    table = comparison.table[comparison.table["slice"] != "all"]
+    at = (table["metric"] == rule.metric) & (table["cutoff"] == rule.cutoff)
+    return table[at][[name for name in _SHOWN if name not in ("metric", "cutoff")] + _TESTED]
+
+
+def movers_in_full(
+    comparison: Comparison, baseline: Side, candidate: Side, most: int
+) -> Iterator[tuple[str, pd.DataFrame]]:
+    """For each question that moved most: a caption, and both rankings side by side."""
+    texts = baseline.frame("outcomes").set_index("query_id")["text"]
+    moved = movers(comparison, most)
+    for query_id, change in zip(moved["query_id"], moved["difference"], strict=True):
+        caption = f"{query_id}: {texts.get(query_id, '')} ({change:+.3f})"
+        yield caption, side_by_side(baseline, candidate, str(query_id))
+
+
+def record(comparison: Comparison, rule: Rule) -> dict[str, Any]:
+    """The comparison as JSON: verdict, reasons, rule, differing inputs and the whole table."""
+    table = comparison.table.astype(object)
+    plain = table.where(table.notna(), None).to_dict(orient="records")
+    return {
+        "baseline": comparison.baseline,
+        "candidate": comparison.candidate,
+        "verdict": comparison.verdict,
+        "reasons": list(comparison.reasons),
+        "rule": asdict(rule),
+        "differing": {name: list(pair) for name, pair in comparison.differing.items()},
+        "undeclared": list(comparison.undeclared),
+        "unpaired": list(comparison.unpaired),
+        "table": [{str(k): _finite(v) for k, v in row.items()} for row in plain],
+    }
+
+
+def _finite(value: Any) -> Any:
+    return str(value) if isinstance(value, float) and abs(value) == float("inf") else value
+
+
+def _modes(execution: Execution) -> list[str]:
+    return list(execution.inputs.get("retrieval", {})) or [""]
