@@ -15,7 +15,7 @@ from typing import Any
 from evalkit.errors import EmbeddingError, ParameterError
 from evalkit.records import Chunk, LabelledSet
 from evalkit.retrieval import collection as stored
-from evalkit.retrieval.chunking import cut
+from evalkit.retrieval.chunking import WHOLE, cut
 from evalkit.retrieval.embedding import (
     CachedEmbedder,
     Progress,
@@ -112,7 +112,9 @@ def open_retrievers(
     opened: dict[str, Retriever] = {}
     if {"keyword", "hybrid"} & set(modes):
         eligible = [chunk for chunk in chunks if labelled.is_eligible(chunk.fields)]
-        opened["keyword"] = KeywordRetriever(eligible, labelled.language)
+        # published baselines of whole-document sets count title and text alike
+        boosts = {"title": 1, "text": 1} if labelled.chunking == WHOLE else None
+        opened["keyword"] = KeywordRetriever(eligible, labelled.language, boosts)
     if {"semantic", "hybrid"} & set(modes):
         model = open_embedder(embedder, cache=store / "cache", threads=options.threads)
         opened["semantic"] = open_semantic(labelled, chunks, model, store, exact=options.exact)
@@ -133,7 +135,7 @@ def open_semantic(
     """The set's collection under this embedder, checked against the chunks it should hold."""
     must = stored.conditions(labelled)
     name = stored.collection_name(labelled.name, model.spec)
-    contents = stored.read_current(store / "collections", name)
+    contents = stored.read_current(store / "collections", name, model.spec)
     stored.check_against(contents.manifest, labelled, chunks, model.spec)
     once = len({chunk.doc_id for chunk in chunks}) < len(chunks)
     return SemanticRetriever(stored.load(contents, must), model, must, once=once, exact=exact)

@@ -108,12 +108,9 @@ def check_against(
     name = manifest.get("name")
     failed = manifest.get("failed", {})
     expected = fingerprint([_row(chunk) for chunk in chunks if chunk.doc_id not in failed])
-    found = manifest.get("embedder", {}).get("generation")
-    if found != spec.generation:
+    if manifest.get("embedder", {}).get("generation") != spec.generation:
         raise EmbeddingError(
-            f"collection {name!r} was embedded by another generation of {spec.name!r} "
-            f"({manifest.get('dimension')} dimensions) than answers now ({spec.dimension}); "
-            "two are never mixed: run the index notebook"
+            f"collection {name!r} is not of the embedder its name says; index again"
         )
     if manifest.get("chunking") != labelled.chunking or manifest.get("chunks_sha256") != expected:
         raise RetrievalError(
@@ -149,23 +146,34 @@ def build(store: Path, contents: Contents) -> Path:
     return target
 
 
-def read_current(store: Path, name: str) -> Contents:
+def read_current(store: Path, name: str, spec: EmbedderSpec) -> Contents:
     """The served build of a collection, every digest checked; errors say what to do."""
     pointer = _pointer(store / name)
     if not pointer:
-        there = sorted(p.parent.name for p in store.glob("*/current.json"))
-        changed = [other for other in there if other.rpartition("-")[0] == name.rpartition("-")[0]]
-        why = "the model, its prompts or its length changed since" if changed else "never indexed"
-        raise RetrievalError(
-            f"there is no collection {name!r} in {store}: {why} (there: "
-            f"{', '.join(there) or 'none'}); run the index notebook first"
-        )
+        raise _missing(store, name, spec)
     folder = store / name / str(pointer.get("build"))
     if not (folder / "manifest.json").is_file() or (
         file_digest(folder / "manifest.json") != pointer.get("manifest_sha256")
     ):
         raise RetrievalError(f"{folder}/manifest.json is missing or was changed; index again")
     return read_build(folder)
+
+
+def _missing(store: Path, name: str, spec: EmbedderSpec) -> RetrievalError:
+    there = sorted(path.parent.name for path in store.glob("*/current.json"))
+    for other in there:
+        if other.rpartition("-")[0] == name.rpartition("-")[0]:
+            manifest = read_build(store / other / str(_pointer(store / other)["build"])).manifest
+            return EmbeddingError(
+                f"collection {other!r} was embedded with other weights, prompts or length "
+                f"({manifest['dimension']} dimensions) than {spec.name!r} has now "
+                f"({spec.dimension} dimensions); vectors of two are never mixed: run the index "
+                "notebook"
+            )
+    return RetrievalError(
+        f"there is no collection {name!r} in {store} (there: {', '.join(there) or 'none'}); "
+        "run the index notebook first"
+    )
 
 
 def read_build(folder: Path) -> Contents:

@@ -126,7 +126,9 @@ def test_a_missing_collection_names_those_that_exist(
 ) -> None:
     """The message lists what is there and says to index."""
     other = replace(labelled, name="other")
-    with pytest.raises(RetrievalError, match=r"never indexed \(there: small-.*index notebook"):
+    with pytest.raises(
+        RetrievalError, match=r"no collection 'other-.*\(there: small-.*index notebook"
+    ):
         reopen(other, chunks, store)
 
 
@@ -146,7 +148,7 @@ def test_another_generation_is_never_mixed(chunks: list[Chunk], labelled: Labell
     old, new = EmbedderSpec("m", 384, "a"), EmbedderSpec("m", 768, "b")
     assert collection.collection_name("s", old) != collection.collection_name("s", new)
     manifest = {"name": "s-m", "embedder": old.describe(), "dimension": 384}
-    with pytest.raises(EmbeddingError, match=r"'s-m'.*'m' \(384 dimensions\).*\(768\)"):
+    with pytest.raises(EmbeddingError, match=r"'s-m' is not of the embedder"):
         collection.check_against(manifest, labelled, chunks, new)
 
 
