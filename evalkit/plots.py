@@ -77,11 +77,12 @@ def by_category(frame: pd.DataFrame, reading: str, ax: Axes | None = None) -> Ax
 def top_scores(
     outcomes: pd.DataFrame, axis: str, threshold: float | None, ax: Axes | None = None
 ) -> Axes:
-    """Do scores tell answerable from unsupported? Every question's top score, one dot each."""
-    ax = _axes(ax, f"Top score of the question ({axis})", "", height=3.2)
+    """Do scores tell answerable from unsupported? Every question's score, one dot each."""
+    column = "score" if "score" in outcomes else "top_score"
+    ax = _axes(ax, axis[:1].upper() + axis[1:], "", height=3.2)
     kinds = ((True, "answerable", BLUE, "o"), (False, "unsupported", RED, "x"))
     for row, (answerable, name, colour, marker) in enumerate(kinds):
-        scores = outcomes.loc[outcomes["answerable"] == answerable, "top_score"].dropna().to_numpy()
+        scores = outcomes.loc[outcomes["answerable"] == answerable, column].dropna().to_numpy()
         # Spread by rank, not by chance: the same picture at every run.
         spread = ((np.arange(scores.size) * 0.618) % 1 - 0.5) * 0.6
         ax.plot(scores, row + spread, marker, color=colour, alpha=0.65, markersize=5)
@@ -102,7 +103,7 @@ def top_scores(
 
 def rates(sweep: pd.DataFrame, axis: str, threshold: float | None, ax: Axes | None = None) -> Axes:
     """What does each threshold cost? False acceptance and false abstention over all thresholds."""
-    ax = _axes(ax, f"Threshold on the top score ({axis})", "Share of questions answered wrongly")
+    ax = _axes(ax, f"Threshold on the {axis}", "Share of questions answered wrongly")
     shown = sweep[np.isfinite(sweep["threshold"])]
     lines = (
         ("false_acceptance", "unsupported but accepted", RED, "-"),
@@ -115,6 +116,28 @@ def rates(sweep: pd.DataFrame, axis: str, threshold: float | None, ax: Axes | No
         _note(ax, threshold, f" threshold {threshold:.3f}", BLACK)
     ax.set_ylim(0, 1.02)
     ax.legend(frameon=False, loc="center left")
+    return ax
+
+
+def outcomes(
+    sweep: pd.DataFrame, axis: str, threshold: float | None, ax: Axes | None = None
+) -> Axes:
+    """What happens to every question at each threshold? The five outcomes, stacked."""
+    ax = _axes(ax, f"Threshold on the {axis}", "Number of questions", height=4.2)
+    shown = sweep[np.isfinite(sweep["threshold"])]
+    parts = (
+        ("accepted_with_evidence", "answerable, accepted with its evidence", GREEN),
+        ("accepted_without_evidence", "answerable, accepted without it", YELLOW),
+        ("abstained_answerable", "answerable, refused", SKY),
+        ("abstained_unsupported", "unsupported, refused", _PALE),
+        ("accepted_unsupported", "unsupported, accepted", RED),
+    )
+    heights = [shown[column] for column, _, _ in parts]
+    names, colours = [name for _, name, _ in parts], [colour for _, _, colour in parts]
+    ax.stackplot(shown["threshold"], *heights, labels=names, colors=colours, step="post")
+    if threshold is not None:
+        ax.axvline(threshold, color=BLACK, linestyle="--", linewidth=1.2)
+    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
     return ax
 
 

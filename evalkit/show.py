@@ -141,6 +141,22 @@ def misses(found: Iterable[Miss]) -> None:
             table(missing, f"{miss.query_id}: relevant, not returned")
 
 
+def reviewed(table_: pd.DataFrame, caption: str) -> None:
+    """Displays one page of reviewed questions with the passage each would be answered from."""
+    shown = table_.assign(doc_id=short(table_["doc_id"])).drop(columns="query_id")
+    shown["accepted"] = ["yes" if value else "no" for value in shown["accepted"]]
+    table(shown, caption)
+
+
+def rankings(found: Iterable[tuple[str, pd.DataFrame]]) -> None:
+    """Displays pairs of rankings side by side, each under its caption."""
+    for caption, both in found:
+        shown = both.copy()
+        for name in ("baseline doc_id", "candidate doc_id"):
+            shown[name] = short(shown[name].fillna("").astype(str))
+        table(shown, caption)
+
+
 def findings(found: Iterable[Finding]) -> None:
     """Displays what the lint found, or that it found nothing."""
     import pandas as pd

@@ -20,10 +20,12 @@ ROOMS = {
     "evaluation": PLAIN | {"datasets", "metrics", "retrieval"},
     "executions": PLAIN | {"datasets", "evaluation", "metrics"},
     "comparison": PLAIN | {"evaluation", "executions", "metrics"},
+    "thresholds": PLAIN | {"executions", "metrics"},
+    "reviews": PLAIN | {"executions", "metrics"},
     "plots": PLAIN,
     "show": PLAIN | {"datasets", "evaluation"},
     "workbook": PLAIN
-    | {"comparison", "datasets", "evaluation", "executions", "metrics", "retrieval"},
+    | {"comparison", "datasets", "evaluation", "executions", "metrics", "retrieval", "reviews"},
     "__main__": {"workbook"},
     "__init__": set(),
 }

@@ -20,7 +20,6 @@ from evalkit.evaluation.describing import (
     recall_against_facts,
     under_two_policies,
 )
-from evalkit.evaluation.review import explained, page, review
 
 __all__ = [
     "EVIDENCE_METRICS",
@@ -35,14 +34,11 @@ __all__ = [
     "counts",
     "evaluate",
     "evaluate_all",
-    "explained",
     "ideal",
     "means",
-    "page",
     "prefix_sentence",
     "questions",
     "recall_against_facts",
-    "review",
     "status",
     "under_two_policies",
     "worst",

@@ -1,6 +1,5 @@
 """The store of executions: one folder each, whole files, every input fingerprinted."""
 
-from evalkit.executions.answering import Answering, answering
 from evalkit.executions.saving import outcome_sentences, save, summarise, table
 from evalkit.executions.store import (
     CURRENT,
@@ -22,9 +21,7 @@ from evalkit.executions.store import (
 __all__ = [
     "CURRENT",
     "LABEL",
-    "Answering",
     "Execution",
-    "answering",
     "create",
     "current",
     "differences",
