@@ -1,8 +1,8 @@
 """Pure arithmetic over rankings and judgments: no engine, no file, no notebook.
 
 `policy` names the choices, `ranking` holds the definitions one question at a time, `grading`
-grades whole runs with them, plainly, and `engine` does the same at speed. `evidence` knows facts and
-other units than the chunk, `bounds` how far a value could move.
+grades whole runs with them, plainly, and `engine` does the same at speed. `evidence` knows facts
+and other units than the chunk, `bounds` how far a value could move.
 
 The edges, decided once for all of them (policies other than the default may differ, and say so):
 

@@ -84,11 +84,13 @@ def f_beta(
 
 
 def harmonic_mean(p: float, r: float, beta: float) -> float:
-    """F of one precision and one recall, 0 where both are 0.
+    """F of one precision and one recall: 0 where both are 0, nan where one is undefined.
 
     >>> round(harmonic_mean(0.6, 0.55, beta=1), 6)  # F of the means of (1, .1) and (.2, 1)
     0.573913
     """
+    if math.isnan(p) or math.isnan(r):
+        return math.nan
     if p == 0 and r == 0:
         return 0.0
     return min(1.0, (1 + beta**2) * p * r / (beta**2 * p + r))

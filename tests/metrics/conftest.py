@@ -70,7 +70,9 @@ def named(scores: Any, names: Sequence[str], policy: MetricPolicy) -> Values:
     }
 
 
-@pytest.fixture(params=[plainly, by_engine, by_frames], ids=["plain", "dicts", "frames"])
+@pytest.fixture(
+    scope="session", params=[plainly, by_engine, by_frames], ids=["plain", "dicts", "frames"]
+)
 def grade(request: pytest.FixtureRequest) -> Callable[..., Values]:
     """grade(run, judgments, names, policy) -> values by question and asked name."""
     way: Callable[..., Values] = request.param
