@@ -126,7 +126,7 @@ def optimism_sentence(tuned: operating.Operating, asked: Answering, *, seed: int
     gaps = calibration.optimism(seen, unseen).set_index("name")
     said = []
     for name in ("false acceptance", "false abstention"):
-        was, now, change, low, high = (float(number) for number in gaps.loc[name])
+        was, now, change, low, high = gaps.loc[[name]].to_numpy(dtype=float)[0]
         said.append(
             f"{name} {was:.3f} where it was chosen and {now:.3f} on the held-out questions "
             f"(difference {change:+.3f}, 95 % interval {low:+.3f} to {high:+.3f})"
