@@ -204,7 +204,7 @@ def _read(source: Path) -> Any:
         notebook = nbformat.read(source, as_version=4)  # type: ignore[no-untyped-call]
     except OSError as problem:
         raise NotebookError(f"{source}: cannot be read ({problem.strerror}).") from None
-    except (ValueError, nbformat.ValidationError) as problem:
+    except (ValueError, TypeError, AttributeError, KeyError, nbformat.ValidationError) as problem:
         raise NotebookError(f"{source}: not a notebook ({str(problem)[:200]}).") from None
     # Whoever saved it last may have named a kernel of their own machine.
     notebook.metadata["kernelspec"] = dict(_KERNELSPEC)

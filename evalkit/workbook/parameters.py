@@ -1,8 +1,8 @@
 """What each notebook may be told: one strict record a notebook, and the order they run in.
 
-Checked twice: by the driver before a kernel starts, and by the notebook's own first cell
-(`check_parameters`), because plain papermill only warns about an unknown name and never looks at
-types. A parameter is a name declared here and in the notebook's parameter cell, with one default;
+Checked twice, by the driver before a kernel starts and by the notebook's own first cell
+(`workbook.check_parameters`): plain papermill only warns about an unknown name and never looks at
+types. A parameter is declared here and in the notebook's parameter cell, with the same default;
 `tests/test_notebook_shape.py` compares the two.
 """
 
@@ -52,10 +52,13 @@ Name = Annotated[Text, StringConstraints(min_length=1)]
 Label = Annotated[str, StringConstraints(pattern=r"^([a-z0-9][a-z0-9_-]{0,63})?$")]
 ExecutionName = Annotated[str, StringConstraints(pattern=r"^([A-Za-z0-9][A-Za-z0-9_-]{0,99})?$")]
 Mode = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}$")]
+Count = Annotated[int, Field(ge=0, le=1_000_000)]
 Cutoff = Annotated[int, Field(ge=1, le=100_000)]
 Rate = Annotated[float, Field(ge=0, le=1)]
 Cutoffs = Annotated[list[Cutoff], Field(min_length=1), AfterValidator(_distinct)]
 Modes = Annotated[list[Mode], Field(min_length=1), AfterValidator(_distinct)]
+Names = Annotated[list[Name], Field(min_length=1), AfterValidator(_distinct)]
+Preset = Literal["evalkit", "dotnet", "mixpeek", "kioku", "trec_eval", "ranx"]
 
 
 class Parameters(BaseModel):
@@ -69,16 +72,23 @@ class IndexParameters(Parameters):
 
     dataset: Name = "handbook"
     embedder: Name = "embedded"
+    threads: Count = 0
 
 
 class EvaluateParameters(Parameters):
-    """Which set to ask, in which modes, and where to keep what came."""
+    """Which set to ask, of which retrievers, under which choices."""
 
     dataset: Name = "handbook"
     embedder: Name = "embedded"
-    modes: Modes = ["semantic"]
+    modes: Modes = ["keyword", "semantic", "hybrid"]
     cutoffs: Cutoffs = [1, 3, 5]
-    label: Label = ""
+    metrics: Names = ["Precision", "Recall", "ReciprocalRank", "nDCG"]
+    policy: Preset = "evalkit"
+    beside: Preset = "trec_eval"
+    worst: Count = 5
+    deadline_s: Count = 600
+    threads: Count = 0
+    label: Label = "lab"
     execution: ExecutionName = ""
 
 
@@ -87,8 +97,6 @@ class SweepParameters(Parameters):
 
     execution: ExecutionName = ""
     mode: Mode = "semantic"
-    axis: Literal["top score", "margin"] = "top score"
-    ceiling: Rate = 0.1
 
 
 class ReviewParameters(Parameters):
@@ -96,7 +104,6 @@ class ReviewParameters(Parameters):
 
     execution: ExecutionName = ""
     mode: Mode = "semantic"
-    shown: Annotated[int, Field(ge=1, le=200)] = 10
 
 
 class CompareParameters(Parameters):
@@ -189,24 +196,21 @@ def refuse_unknown(given: Iterable[Any], declared: Iterable[str], *, where: str)
         )
 
 
-def check_parameters(name: str, namespace: Mapping[str, Any]) -> Any:
-    """Called by a notebook's first cell with `globals()`: its parameters, checked and frozen.
+def check(name: str, namespace: Mapping[str, Any]) -> Parameters:
+    """The parameters found in a kernel's namespace (`globals()` there), checked and frozen.
 
-    Every plain value in the kernel's namespace that IPython did not put there must be a declared
-    parameter, so that a name injected by the papermill program is refused and not ignored. Cells
-    run later leave values of their own, so a second call in the same kernel checks the declared
-    names only.
+    Every plain value that IPython did not put there must be a declared parameter, so that a name
+    injected by the papermill program is refused and not ignored. Cells run later leave values of
+    their own, so a second call in the same kernel checks the declared names only.
     """
     notebook = notebook_named(name)
     fields = notebook.parameters.model_fields
     if namespace.get(_CHECKED) != notebook.name:
-        found = (key for key, value in namespace.items() if isinstance(value, _LITERALS))
-        refuse_unknown(
-            [key for key in found if not _is_hidden(key, namespace)], fields, where=notebook.name
-        )
-    parameters = validate(
-        notebook, {field: namespace[field] for field in fields if field in namespace}
-    )
+        plain = [key for key, value in namespace.items() if isinstance(value, _LITERALS)]
+        strangers = [key for key in plain if not _is_hidden(key, namespace)]
+        refuse_unknown(strangers, fields, where=notebook.name)
+    given = {field: namespace[field] for field in fields if field in namespace}
+    parameters = validate(notebook, given)
     if isinstance(namespace, dict):
         namespace[_CHECKED] = notebook.name
     return parameters
