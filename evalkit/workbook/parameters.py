@@ -54,7 +54,8 @@ ExecutionName = Annotated[str, StringConstraints(pattern=r"^([A-Za-z0-9][A-Za-z0
 Mode = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}$")]
 Count = Annotated[int, Field(ge=0, le=1_000_000)]
 Cutoff = Annotated[int, Field(ge=1, le=100_000)]
-Rate = Annotated[float, Field(ge=0, le=1)]
+Share = Annotated[float, Field(gt=0, lt=1)]
+OptionalMode = Annotated[str, StringConstraints(pattern=r"^([A-Za-z0-9][A-Za-z0-9_.:-]{0,127})?$")]
 Cutoffs = Annotated[list[Cutoff], Field(min_length=1), AfterValidator(_distinct)]
 Modes = Annotated[list[Mode], Field(min_length=1), AfterValidator(_distinct)]
 Names = Annotated[list[Name], Field(min_length=1), AfterValidator(_distinct)]
@@ -95,23 +96,45 @@ class EvaluateParameters(Parameters):
 class SweepParameters(Parameters):
     """Which scores to put thresholds on, and the rule that chooses one."""
 
-    execution: ExecutionName = ""
+    dataset: Name = "handbook"
     mode: Mode = "semantic"
+    signal: Literal["top score", "margin", "standing"] = "top score"
+    cutoff: Count = 0
+    rule: Literal["ceiling", "cost", "equal error", "guarantee"] = "ceiling"
+    value: Annotated[float, Field(gt=0)] = 0.1
+    alpha: Share = 0.1
+    delta: Share = 0.05
+    seed: Count = 0
+    execution: ExecutionName = ""
 
 
 class ReviewParameters(Parameters):
-    """Which unsupported questions to show, worst first."""
+    """Which questions to show, worst first, and the reviewer's table."""
 
-    execution: ExecutionName = ""
+    dataset: Name = "handbook"
     mode: Mode = "semantic"
+    page: Cutoff = 1
+    shown: Annotated[int, Field(ge=1, le=200)] = 10
+    findings: Text = ""
+    execution: ExecutionName = ""
 
 
 class CompareParameters(Parameters):
-    """Which two executions to compare."""
+    """Which two sides to compare, and the rule for the verdict."""
 
-    baseline: ExecutionName = ""
+    dataset: Name = "handbook"
     candidate: ExecutionName = ""
-    mode: Mode = "semantic"
+    candidate_mode: OptionalMode = ""
+    baseline: ExecutionName = ""
+    baseline_mode: OptionalMode = ""
+    varying: Text = "mode"
+    override: bool = False
+    metric: Name = "nDCG"
+    cutoff: Count = 0
+    smallest: Share = 0.03
+    alpha: Share = 0.05
+    seed: Count = 0
+    shown: Annotated[int, Field(ge=0, le=50)] = 3
 
 
 @dataclass(frozen=True, slots=True)
