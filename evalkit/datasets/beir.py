@@ -8,11 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from evalkit import files
-from evalkit.datasets.native import SPLITS, WHOLE, json_lines, query_row, read_requirement, sealed
+from evalkit.datasets.native import (
+    SPLITS,
+    WHOLE,
+    json_lines,
+    judged_whole,
+    query_row,
+    read_requirement,
+)
 from evalkit.datasets.parsing import Row, id_problem, read_jsonl, read_lines
 from evalkit.datasets.trec import INTEGER
 from evalkit.errors import DataError
-from evalkit.records import Document, LabelledSet, Query, Requirement
+from evalkit.records import Document, LabelledSet, Query
 
 HEADER = ["query-id", "corpus-id", "score"]
 OWN = ("category", "topic", "split", "answerable", "requirements", "query_input")
@@ -30,31 +37,19 @@ def read_beir(folder: Path, split: str = "test") -> LabelledSet:
     qrels = read_qrels(qrels_path, known)
     others = {path.name.split(".")[0] for path in (folder / "qrels").glob("*.tsv*")} - {split}
     queries: dict[str, Query] = {}
-    seen = set[str]()
-    for line, values in read_jsonl(queries_path := _file(folder, "queries.jsonl")):
-        row = Row(values, queries_path, line)
-        query = _read_query(row, qrels, known)
-        if query.query_id in seen:
-            row.refuse(f"the query {query.query_id!r} stands twice")
-        seen.add(query.query_id)
-        away = values.get("metadata", {}).get("split") in others
-        if query.query_id in qrels or not (query.answerable or away):
-            queries[query.query_id] = query
-    for key in qrels:
-        if key not in seen:
-            raise DataError(f"judges {key!r}, which is not in queries.jsonl", path=str(qrels_path))
-    grades = [grade for judged in qrels.values() for grade in judged.values()]
-    labelled = LabelledSet(
-        name=folder.resolve().name,
-        version="unversioned",
-        documents=documents,
-        queries=tuple(queries.values()),
-        chunking=WHOLE,
-        lowest_grade=min(0, *grades),
-        highest_grade=max(1, *grades),
-        form="beir",
-    )
-    return sealed(labelled)
+    left_out = set[str]()
+    for line, values in read_jsonl(path := _file(folder, "queries.jsonl")):
+        row = Row(values, path, line)
+        key, data = row.id("_id"), row.get("metadata", dict, {})
+        row.new(key, queries.keys() | left_out, "query")
+        query = read_query(row, key, Row(data, path, line), qrels.get(key, {}))
+        if key in qrels or (data.get("answerable") is False and data.get("split") not in others):
+            queries[key] = query
+        else:
+            left_out.add(key)
+    if lost := [key for key in qrels if key not in queries]:
+        raise DataError(f"judges {lost[0]!r}, which is not in queries.jsonl", path=str(qrels_path))
+    return judged_whole(folder.resolve().name, "beir", documents, queries.values())
 
 
 def read_qrels(path: Path, known: set[str] | None = None) -> dict[str, dict[str, int]]:
@@ -119,8 +114,7 @@ def _read_corpus(path: Path) -> tuple[Document, ...]:
     for line, values in read_jsonl(path):
         row = Row(values, path, line)
         key = row.id("_id")
-        if key in documents:
-            row.refuse(f"the document {key!r} stands twice")
+        row.new(key, documents, "document")
         fields = {name: _as_text(value) for name, value in row.get("metadata", dict, {}).items()}
         documents[key] = Document(key, row.get("title", str, ""), row.get("text", str), fields)
     if not documents:
@@ -128,15 +122,14 @@ def _read_corpus(path: Path) -> tuple[Document, ...]:
     return tuple(documents.values())
 
 
-def _read_query(row: Row, qrels: Mapping[str, Mapping[str, int]], known: set[str]) -> Query:
-    key = row.id("_id")
-    data = Row(row.get("metadata", dict, {}), row.path, row.line)
+def read_query(row: Row, key: str, data: Row, grades: Mapping[str, int]) -> Query:
+    """A query with what its metadata say of it; answerable, unless they say, if judged positive."""
     given = data.get("query_input", dict, {})
     text = row.get("text", str)
     if not text.strip() and not given:
         row.refuse("'text' is empty")
-    grades = qrels.get(key, {})
     split = data.get("split", str, "")
+    frame = LabelledSet("", "", (), (), WHOLE, 1)
     return Query(
         query_id=key,
         text=text,
@@ -145,15 +138,11 @@ def _read_query(row: Row, qrels: Mapping[str, Mapping[str, int]], known: set[str
         split=split if split in SPLITS else "",  # "test" and "train" name the judgment file
         topic=data.get("topic", str, ""),
         grades=grades,
-        requirements=_read_requirements(data, known),
+        requirements=tuple(
+            read_requirement(item, data, frame, set())
+            for item in data.get("requirements", list, [])
+        ),
         query_input=given,
-    )
-
-
-def _read_requirements(data: Row, known: set[str]) -> tuple[Requirement, ...]:
-    frame = LabelledSet("", "", (), (), WHOLE, 1)
-    return tuple(
-        read_requirement(item, data, frame, known) for item in data.get("requirements", list, [])
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evalkit import files
-from evalkit.datasets.native import WHOLE, sealed
+from evalkit.datasets.native import judged_whole
 from evalkit.datasets.parsing import Row, read_json_rows, read_jsonl, read_text
 from evalkit.errors import DataError, LabelError
 from evalkit.records import Document, LabelledSet, Query
@@ -35,23 +35,16 @@ def read_golden(path: Path, vault: Path | None = None) -> LabelledSet:
     for line, values in rows:
         row = Row(values, path, line)
         query = _read_query(row, own)
-        if query.query_id in queries:
-            row.refuse(f"the query {query.query_id!r} stands twice")
+        row.new(query.query_id, queries, "query")
         queries[query.query_id] = query
     if not queries:
         raise DataError("a golden set needs at least one query, found none", path=str(path))
-    kioku = any("query" in values for _, values in rows)
-    labelled = LabelledSet(
-        name=path.name.split(".")[0],
-        version="unversioned",
-        documents=tuple(notes.values()),
-        queries=tuple(queries.values()),
-        chunking=WHOLE,
-        lowest_grade=GRADES[0] if kioku else 0,
-        highest_grade=GRADES[1] if kioku else 1,
-        form="kioku" if kioku else "golden",
-    )
-    return sealed(labelled)
+    name = path.name.split(".")[0]
+    if not any("query" in values for _, values in rows):
+        return judged_whole(name, "golden", notes.values(), queries.values())
+    lowest, highest = GRADES
+    return judged_whole(name, "kioku", notes.values(), queries.values(),
+                        lowest_grade=lowest, highest_grade=highest)  # fmt: skip
 
 
 def write_kioku(labelled: LabelledSet, path: Path) -> None:
@@ -101,8 +94,7 @@ def _read_query(row: Row, own: Mapping[str, str]) -> Query:
     grades: dict[str, int] = {}
     for item in row.get("relevant", list):
         key, grade = _read_relevant(item, row, own)
-        if key in grades:
-            row.refuse(f"the query {query_id!r} lists {key!r} twice")
+        row.new(key, grades, "relevant note")
         grades[key] = grade
     category = row.get("category", str, "")
     return Query(query_id, text, answerable=bool(grades), category=category, grades=grades)

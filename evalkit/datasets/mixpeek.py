@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evalkit import files
-from evalkit.datasets.native import WHOLE, sealed
+from evalkit.datasets.native import judged_whole
 from evalkit.datasets.parsing import Row, read_json_rows
 from evalkit.errors import LabelError
 from evalkit.records import LabelledSet, Query
@@ -32,23 +32,14 @@ def read_mixpeek(path: Path) -> LabelledSet:
     queries: dict[str, Query] = {}
     for line, row in rows:
         query = _read_query(Row(row, path, line))
-        if query.query_id in queries:
-            Row(row, path, line).refuse(f"the query {query.query_id!r} stands twice")
+        Row(row, path, line).new(query.query_id, queries, "query")
         queries[query.query_id] = query
     if not queries:
         head.refuse("a data set needs at least one query, found none")
-    graded = any("relevance_scores" in row for _, row in rows)
-    labelled = LabelledSet(
-        name=head.id("dataset_name"),
-        version="unversioned",
-        documents=(),
-        queries=tuple(queries.values()),
-        chunking=WHOLE,
-        highest_grade=HIGHEST if graded else 1,
-        relevance_field=head.get("relevance_field", str, ""),
-        form="mixpeek",
-    )
-    return sealed(labelled)
+    highest = HIGHEST if any("relevance_scores" in row for _, row in rows) else 1
+    field = head.get("relevance_field", str, "")
+    return judged_whole(head.id("dataset_name"), "mixpeek", (), queries.values(),
+                        highest_grade=highest, relevance_field=field)  # fmt: skip
 
 
 def write_mixpeek(labelled: LabelledSet, path: Path) -> None:

@@ -48,6 +48,26 @@ def sealed(labelled: LabelledSet) -> LabelledSet:
     return replace(labelled, fingerprints=prints)
 
 
+def judged_whole(
+    name: str, form: str, documents: Iterable[Document], queries: Iterable[Query], **rules: Any
+) -> LabelledSet:
+    """A sealed set that judges whole documents, its scale taken from the grades unless given."""
+    asked = tuple(queries)
+    grades = [grade for query in asked for grade in query.grades.values()]
+    scale = {"lowest_grade": min([0, *grades]), "highest_grade": max([1, *grades])}
+    return sealed(
+        LabelledSet(
+            name=name,
+            version="unversioned",
+            documents=tuple(documents),
+            queries=asked,
+            chunking=WHOLE,
+            form=form,
+            **{**scale, **rules},
+        )
+    )
+
+
 def write_native(labelled: LabelledSet, folder: Path) -> None:
     """Writes a set as a native folder, documents in corpus.jsonl; reading it gives the set back."""
     head = {name: getattr(labelled, name) for name in _TEXTS if getattr(labelled, name)}
@@ -136,8 +156,7 @@ def _read_corpus(path: Path) -> tuple[Document, ...]:
         row = Row(values, path, line)
         row.only("document_id", "title", "text", "fields")
         key, fields = row.id("document_id"), row.get("fields", dict, {})
-        if key in documents:
-            row.refuse(f"the document {key!r} stands twice")
+        row.new(key, documents, "document")
         if not all(isinstance(value, str) for value in fields.values()):
             row.refuse("'fields' must hold texts only")
         documents[key] = Document(key, row.get("title", str, ""), row.get("text", str), fields)
@@ -177,8 +196,7 @@ def _read_queries(path: Path, frame: LabelledSet, known: set[str]) -> tuple[Quer
     for line, values in read_jsonl(path):
         row = Row(values, path, line)
         query = _read_query(row, frame, known)
-        if query.query_id in queries:
-            row.refuse(f"the query {query.query_id!r} stands twice")
+        row.new(query.query_id, queries, "query")
         queries[query.query_id] = query
     if not queries:
         raise DataError("holds no query", path=str(path))

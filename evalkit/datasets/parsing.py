@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -160,6 +160,11 @@ class Row:
             wanted = {str: "text", int: "an integer", bool: "true or false", list: "a list"}
             self.refuse(f"{name!r} must be {wanted.get(kind, 'an object')}, found {_kind(value)}")
         return value
+
+    def new(self, key: str, seen: Collection[str], what: str) -> None:
+        """Refuses a key that was seen before: two rows under one id."""
+        if key in seen:
+            self.refuse(f"the {what} {key!r} stands twice")
 
     def id(self, name: str) -> str:
         """The field as an id: text, exactly as written."""

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from evalkit import files
 from evalkit.datasets import beir, trec
-from evalkit.datasets.native import SPLITS, WHOLE, sealed
+from evalkit.datasets.native import SPLITS, judged_whole
 from evalkit.datasets.parsing import Row, decode, id_problem, read_bytes
 from evalkit.errors import DataError
 from evalkit.records import Document, LabelledSet, Query
@@ -27,6 +27,7 @@ RUN = ("query_id", "doc_id", "rank", "score")
 QRELS = ("query_id", "doc_id", "grade")
 SAME = {"relevance": "grade"}  # other names of a column, taken as ours
 QUERIES = ("query_id", "text", "category", "topic", "split", "answerable")
+_TRUTH = {"true": True, "false": False}
 NUMBERS = {"rank": trec.INTEGER, "grade": trec.INTEGER, "score": trec.NUMBER}
 
 
@@ -62,71 +63,29 @@ def write_table(path: Path, table: pa.Table) -> None:
 
 def read_csv_set(folder: Path) -> LabelledSet:
     """A labelled set from queries.csv, qrels.csv and, where there is one, corpus.csv."""
-    qrels = _grouped(_read_table(folder / "qrels.csv", QRELS))
-    queries: dict[str, Query] = {}
-    for row in _csv_rows(folder / "queries.csv", ("query_id", "text"), QUERIES[2:]):
-        query = _read_query(row, qrels)
-        if query.query_id in queries:
-            row.refuse(f"the query {query.query_id!r} stands twice")
-        queries[query.query_id] = query
     documents: dict[str, Document] = {}
     if (corpus := folder / "corpus.csv").exists():
         for row in _csv_rows(corpus, ("document_id", "text"), None):
             key, fields = row.id("document_id"), dict(row.values)
-            if key in documents:
-                row.refuse(f"the document {key!r} stands twice")
+            row.new(key, documents, "document")
             del fields["document_id"]
             documents[key] = Document(key, fields.pop("title", ""), fields.pop("text"), fields)
+    qrels = _grouped(_read_table(folder / "qrels.csv", QRELS))
+    queries: dict[str, Query] = {}
+    for row in _csv_rows(folder / "queries.csv", ("query_id", "text"), QUERIES[2:]):
+        key = row.id("query_id")
+        row.new(key, queries, "query")
+        said = {name: _TRUTH.get(value, value) if name == "answerable" else value
+                for name, value in row.values.items() if value}  # fmt: skip
+        if said.get("split", "") not in SPLITS:
+            row.refuse(f"'split' must be one of {SPLITS}, found {said['split']!r}")
+        queries[key] = beir.read_query(row, key, Row(said, row.path, row.line), qrels.get(key, {}))
     for key, judged in qrels.items():
-        unknown = [key] if key not in queries else [d for d in judged if d not in documents]
-        if unknown and (documents or key not in queries):
-            where = "queries.csv" if key not in queries else "corpus.csv"
-            found = f"judges {unknown[0]!r} (query {key!r}), which is not in {where}"
-            raise DataError(found, path=str(folder / "qrels.csv"))
-    grades = [grade for judged in qrels.values() for grade in judged.values()]
-    labelled = LabelledSet(
-        name=folder.resolve().name,
-        version="unversioned",
-        documents=tuple(documents.values()),
-        queries=tuple(queries.values()),
-        chunking=WHOLE,
-        lowest_grade=min(0, *grades),
-        highest_grade=max(1, *grades),
-        form="csv",
-    )
-    return sealed(labelled)
-
-
-def write_csv_set(labelled: LabelledSet, folder: Path) -> None:
-    """Writes queries.csv, qrels.csv and corpus.csv; requirements have no place in them."""
-    names = list(dict.fromkeys(name for each in labelled.documents for name in each.fields))
-    corpus = (
-        [each.document_id, each.title, each.text, *(each.fields.get(name, "") for name in names)]
-        for each in labelled.documents
-    )
-    queries = (
-        [q.query_id, q.text, q.category, q.topic, q.split, str(q.answerable).lower()]
-        for q in labelled.queries
-    )
-    pairs = ([q.query_id, key, grade] for q in labelled.queries for key, grade in q.grades.items())
-    _write_csv(folder / "corpus.csv", ("document_id", "title", "text", *names), corpus)
-    _write_csv(folder / "queries.csv", QUERIES, queries)
-    _write_csv(folder / "qrels.csv", QRELS, pairs)
-
-
-def _read_query(row: Row, qrels: Mapping[str, Mapping[str, int]]) -> Query:
-    key, text = row.id("query_id"), row.get("text", str)
-    grades = qrels.get(key, {})
-    answerable = row.get("answerable", str, "") or str(any(g > 0 for g in grades.values())).lower()
-    if not text.strip():
-        row.refuse("'text' is empty")
-    if answerable not in ("true", "false"):
-        row.refuse(f"'answerable' must be true or false, found {answerable!r}")
-    if (split := row.get("split", str, "")) not in SPLITS:
-        row.refuse(f"'split' must be one of {SPLITS}, found {split!r}")
-    words = (row.get(name, str, "") for name in ("category", "topic"))
-    category, topic = words
-    return Query(key, text, answerable == "true", category, split, topic, grades)
+        lost = [name for name in judged if documents and name not in documents]
+        if lost or key not in queries:
+            where = f"{lost[0]!r}, not in corpus.csv" if lost else f"{key!r}, not in queries.csv"
+            raise DataError(f"judges {where}", path=str(folder / "qrels.csv"))
+    return judged_whole(folder.resolve().name, "csv", documents.values(), queries.values())
 
 
 def _read_table(path: Path, columns: tuple[str, ...], optional: tuple[str, ...] = ()) -> pa.Table:
@@ -195,7 +154,7 @@ def _read_parquet(path: Path, columns: tuple[str, ...], needed: tuple[str, ...])
     table = table.rename_columns([SAME.get(name, name) for name in table.column_names])
     if lacking := [name for name in needed if name not in table.column_names]:
         raise DataError(f"has no column {lacking[0]!r}", path=str(path))
-    made = {}
+    made: dict[str, Any] = {}
     for name in (name for name in columns if name in table.column_names):
         column, is_text = table[name], TYPES[name] == pa.string()
         if is_text and not any(kind in str(column.type) for kind in ("string", "dictionary")):
@@ -207,9 +166,9 @@ def _read_parquet(path: Path, columns: tuple[str, ...], needed: tuple[str, ...])
             raise DataError(f"{name!r}: {error}", path=str(path)) from None
         if made[name].null_count or (name == "score" and not _all_finite(made[name])):
             raise DataError(f"{name!r} has an empty cell or a NaN", path=str(path))
-        odd = [key for key in made[name].unique().to_pylist() if id_problem(key)] if is_text else []
-        if odd:
-            raise DataError(f"the id {odd[0]!r} {id_problem(odd[0])}", path=str(path))
+        for key in made[name].unique().to_pylist() if is_text else []:
+            if problem := id_problem(str(key)):
+                raise DataError(f"the id {key!r} {problem}", path=str(path))
     return pa.table(made)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from evalkit.datasets.native import WHOLE, sealed
+from evalkit.datasets.native import judged_whole
 from evalkit.datasets.parsing import Row, read_lines
 from evalkit.datasets.trec import read_qrels
 from evalkit.errors import DataError
@@ -23,8 +23,7 @@ def read_topics(path: Path) -> dict[str, str]:
         name, tab, words = text.partition("\t")
         if not tab or not words.strip():
             row.refuse("expected a topic id, a tab and the topic's text")
-        if row.as_id(name, "topic id") in topics:
-            row.refuse(f"the topic {name!r} stands twice")
+        row.new(row.as_id(name, "topic id"), topics, "topic")
         topics[name] = words.strip()
     return topics
 
@@ -39,23 +38,12 @@ def read_trec_set(topics: Path, qrels: Path) -> LabelledSet:
     for query in judged:
         if query not in texts:
             raise DataError(f"judges the topic {query!r}, which {topics} lacks", path=str(qrels))
-    grades = [grade for of_query in judged.values() for grade in of_query.values()]
     queries = [
         Query(name, text, any(grade > 0 for grade in judged[name].values()), grades=judged[name])
         for name, text in texts.items()
         if name in judged
     ]
-    labelled = LabelledSet(
-        name=topics.resolve().parent.name,
-        version="unversioned",
-        documents=(),
-        queries=tuple(queries),
-        chunking=WHOLE,
-        lowest_grade=min(0, *grades),
-        highest_grade=max(1, *grades),
-        form="trec",
-    )
-    return sealed(labelled)
+    return judged_whole(topics.resolve().parent.name, "trec", (), queries)
 
 
 def _read_top_blocks(path: Path, lines: list[tuple[int, str]]) -> dict[str, str]:
@@ -70,7 +58,8 @@ def _read_top_blocks(path: Path, lines: list[tuple[int, str]]) -> dict[str, str]
         elif within == "title" and rest:
             words.append(rest)
         elif within == "/top" and name:
-            if row.as_id(name, "num") in topics or not words:
-                row.refuse(f"the topic {name!r} stands twice, or has no title")
+            row.new(row.as_id(name, "num"), topics, "topic")
+            if not words:
+                row.refuse(f"the topic {name!r} has no title")
             topics[name], name = " ".join(words), ""
     return topics

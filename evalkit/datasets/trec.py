@@ -86,10 +86,11 @@ def run_findings(run: pa.Table, path: Path) -> list[Finding]:
     trec_eval ignores the ranks as well; a file in which the two disagree was most often joined
     from several lists, and means something else than its writer thinks.
     """
+    rows, in_order = _disagreements(run)
     order: Any = None
-    if _disagreements(run, falling_only=True):  # not in rank order: bring it there first
+    if not in_order:  # bring it into rank order first
         order = pc.sort_indices(run, [("query_id", "ascending"), ("rank", "ascending")])
-    rows = _disagreements(run if order is None else run.take(order))
+        rows, _ = _disagreements(run.take(order))
     if not rows:
         return []
     worst = rows[0] if order is None else order[rows[0]].as_py()
@@ -118,8 +119,8 @@ def write_run(path: Path, run: pd.DataFrame, tag: str) -> None:
     queries, documents = ordered["query_id"].tolist(), ordered["doc_id"].tolist()
     _refuse_unwritable([tag, *set(queries), *set(documents)], path)
     scores = ordered["score"].to_numpy(dtype=float)
-    if not np.isfinite(scores).all():
-        raise DataError("a score that is not a finite number cannot be written", path=str(path))
+    if not (np.abs(scores) < np.finfo(np.float32).max).all():
+        raise DataError("cannot write a score that is not a finite 32-bit number", path=str(path))
     starts = [row for row in range(len(queries)) if row == 0 or queries[row] != queries[row - 1]]
     written = itertools.chain.from_iterable(
         falling(scores[start:end]) for start, end in itertools.pairwise([*starts, len(queries)])
@@ -144,8 +145,7 @@ def falling(scores: Sequence[float] | np.ndarray[Any, Any]) -> list[float]:
     True
     """
     exact = np.asarray(scores, dtype=np.float64)
-    with np.errstate(over="ignore"):
-        short = exact.astype(np.float32)
+    short = exact.astype(np.float32)
     if (short[1:] < short[:-1]).all():
         return [float(score) for score in exact]
     written, last = [], np.float32(np.inf)
@@ -256,24 +256,23 @@ def _line_of(path: Path, row: int, layout: Layout) -> int:
     return next(itertools.islice(records, row, None))[0]
 
 
-def _disagreements(run: pa.Table, falling_only: bool = False) -> list[int]:
-    """Rows whose step in rank from the row before contradicts their step in score.
+def _disagreements(run: pa.Table) -> tuple[list[int], bool]:
+    """Rows whose step in rank contradicts their step in score; whether all rows could be compared.
 
-    With `falling_only`: rows of the query before them whose rank does not rise. Numbers are
-    compared first, so that query ids are only compared at the few rows in question.
+    A row is compared with the one before it, so each query must stand in one block, in rank order.
     """
-    before, after = run.slice(0, max(0, run.num_rows - 1)), run.slice(1)
+    before, after = run.slice(0, run.num_rows - 1), run.slice(1)
+    same = pc.equal(before["query_id"], after["query_id"])
     fell = pc.less_equal(after["rank"], before["rank"])
-    if falling_only:
-        suspects = fell
-    else:
-        better = pc.greater(after["score"], before["score"])
-        changed = pc.not_equal(after["score"], before["score"])
-        suspects = pc.and_(changed, pc.xor(better, fell))
-    rows = pc.indices_nonzero(suspects)
-    same = pc.equal(before["query_id"].take(rows), after["query_id"].take(rows))
-    wrong: list[Any] = rows.filter(same).to_pylist()
-    return [row + 1 for row in wrong]
+    heads = after["query_id"].filter(pc.invert(same))
+    first = run["query_id"][0]
+    distinct = heads.unique()
+    blocks = len(distinct) == len(heads) and not pc.any(pc.equal(distinct, first)).as_py()
+    better = pc.greater(after["score"], before["score"])
+    changed = pc.not_equal(after["score"], before["score"])
+    wrong = pc.and_(pc.and_(same, changed), pc.xor(better, fell))
+    rows: list[Any] = pc.indices_nonzero(wrong).to_pylist()
+    return [row + 1 for row in rows], blocks and not pc.any(pc.and_(same, fell)).as_py()
 
 
 def _first_seen(ids: Iterable[str]) -> dict[str, int]:

@@ -114,7 +114,9 @@ def test_the_same_question_twice_is_a_warning_and_across_splits_an_error():
 def test_a_question_under_both_labels_is_a_warning():
     """Public sets hold such pairs (SQuAD 2.0 does); a person must say which label is wrong."""
     assert errors_of(with_first(text="When?")) == []
-    assert any("one label is wrong" in str(found) for found in check(with_first(text="When?"), CHUNKS))
+    assert any(
+        "one label is wrong" in str(found) for found in check(with_first(text="When?"), CHUNKS)
+    )
 
 
 def test_a_set_without_documents_is_checked_in_itself():
