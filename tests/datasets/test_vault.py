@@ -100,7 +100,7 @@ def test_every_answerable_question_has_its_best_note_or_equal_ones(queries):
 
 
 def test_notes_are_in_folders_two_languages_and_have_front_matter(notes):
-    """A vault of one person: 17 Spanish and 10 English notes in eight folders, one of them nested."""
+    """One person's vault: 17 Spanish and 10 English notes in nine folders, one of them nested."""
     languages = Counter(language(note.text) for note in notes.values())
 
     assert languages == {"es": 17, "en": 10}
