@@ -1,6 +1,6 @@
 """The store of executions: one folder each, whole files, every input fingerprinted."""
 
-from evalkit.executions.saving import outcome_sentences, save, summarise, table
+from evalkit.executions.saving import by_mode, outcome_sentences, save, summarise, table
 from evalkit.executions.store import (
     CURRENT,
     LABEL,
@@ -22,6 +22,7 @@ __all__ = [
     "CURRENT",
     "LABEL",
     "Execution",
+    "by_mode",
     "create",
     "current",
     "differences",

@@ -101,13 +101,28 @@ def table(summary: dict[str, Any], part: str = "headline", **where: Any) -> pd.D
     return frame
 
 
+def by_mode(summary: dict[str, Any]) -> pd.DataFrame:
+    """The headline means, a row for each mode and depth, a column a metric; ceilings below."""
+    import pandas as pd
+
+    frame = pd.DataFrame(summary["headline"])
+    ceilings = frame.drop_duplicates(["metric", "cutoff"]).assign(mode="ceiling")
+    ceilings["mean"] = ceilings["ceiling"]
+    both = pd.concat([frame, ceilings]).rename(columns={"cutoff": "k"})
+    both["k"] = both["k"].astype(int)
+    wide = both.pivot_table(index=["mode", "k"], columns="metric", values="mean", sort=False)
+    wide.insert(0, "n", both.groupby(["mode", "k"], sort=False)["count"].max())
+    return wide.rename_axis(columns=None).reset_index()
+
+
 def outcome_sentences(summary: dict[str, Any]) -> list[str]:
     """How many questions ended how, mode by mode, and what that makes of the execution."""
-    asked = sum(summary["questions"].values())
-    return [
-        f"{mode}: {asked} questions, "
+    asked = summary["questions"]
+    total = f"{asked['answerable']} answerable and {asked['unsupported']} unsupported questions."
+    return [total] + [
+        f"{mode}: "
         + ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in found.items())
-        + f": {summary['status'][mode]}."
+        + f"; {summary['status'][mode]}."
         for mode, found in summary["outcomes"].items()
     ]
 
