@@ -108,7 +108,7 @@ def decisions(questions: ScoredQuestions, threshold: float) -> pd.DataFrame:
         kept = questions.steps[questions.steps["score"] >= threshold]
         sums = kept.groupby("question")[gains].sum().reindex(range(len(frame)), fill_value=0.0)
         frame[gains] = sums[gains]
-    frame[gains] = frame[gains].where(frame["accepted"], 0.0)
+    frame[gains] = frame[gains].astype(np.float64).where(frame["accepted"], 0.0)
     held = frame["evidence"] > 0.5
     frame["outcome"] = np.select(
         [

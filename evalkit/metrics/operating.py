@@ -198,9 +198,12 @@ def questions_for_guarantee(alpha: float, delta: float = 0.05, rate: float = 0.0
         return ceil(log(delta) / log(1 - alpha) - 1e-12)
     if rate >= alpha:
         return None
-    n = np.arange(1, _MOST)
-    met = p_values(np.ceil(rate * n - 1e-9), n, alpha) <= delta
-    return int(n[met.argmax()]) if met.any() else None
+    for most in (2**10, _MOST):  # few are usually enough, and a million take a while
+        n = np.arange(1, most)
+        met = p_values(np.ceil(rate * n - 1e-9), n, alpha) <= delta
+        if met.any():
+            return int(n[met.argmax()])
+    return None
 
 
 def operating_from(record: Mapping[str, Any]) -> Operating:
@@ -234,22 +237,24 @@ def accepted_counts(sweep: Sweep) -> tuple[Counts, Counts]:
 def pick(rule: Rule, accepted: Counts, wrong: Counts, m: int, n: int) -> int | None:
     """Position of the threshold the rule asks for, None where no useful one meets it."""
     meets = accepted > 0
-    false_acceptance, false_abstention = wrong / n, 1 - accepted / m
-    keys = [false_abstention, false_acceptance]
+    abstained = m - accepted
+    keys: list[NDArray[Any]] = [abstained, wrong]
+    # compared in whole numbers where the rule has them, so that equal is equal
     if rule.kind == "ceiling":
-        meets &= false_acceptance <= rule.value
+        meets &= wrong / n <= rule.value
     elif rule.kind == "guarantee":
         meets &= p_values(wrong, n, rule.value) <= rule.delta
-    elif rule.kind == "cost":
-        share = n / (m + n) if rule.unsupported_share is None else rule.unsupported_share
-        cost = rule.value * share * false_acceptance + (1 - share) * false_abstention
-        meets &= cost < 1 - share  # what abstaining always would cost
-        keys.insert(0, cost)
+    elif rule.kind == "equal error":
+        keys.insert(0, np.abs(wrong * m - abstained * n))
     else:
-        keys.insert(0, np.abs(false_acceptance - false_abstention))
+        share = rule.unsupported_share
+        each, other = (1, 1.0) if share is None else (share * m, (1 - share) * n)
+        cost = rule.value * each * wrong + other * abstained
+        meets &= cost < other * m  # what abstaining always would cost
+        keys.insert(0, cost)
     left = np.flatnonzero(meets)
     for key in keys:
-        left = left[key[left] == key[left].min(initial=inf)]
+        left = left[key[left] == key[left].min()] if left.size else left
     return int(left[0]) if left.size else None
 
 

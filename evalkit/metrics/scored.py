@@ -66,7 +66,7 @@ class ScoredQuestions:
         if self.keeps == "hits":
             number = np.full(len(self.frame), -1)
             number[rows] = np.arange(rows.size)
-            steps = steps.assign(question=number[steps["question"]])
+            steps = steps.assign(question=number[steps["question"].to_numpy(int)])
             steps = steps[steps["question"] >= 0].reset_index(drop=True)
         frame = self.frame.iloc[rows].reset_index(drop=True)
         return replace(self, frame=frame, steps=steps, label=split)
@@ -115,7 +115,7 @@ def scored_questions(
         if keeps == "hits":
             steps += _steps(number, query.query_id, gains, scores)
     name = axis if not isinstance(signal, str) else f"{axis} {signal}"
-    if signal == "standing":
+    if name == f"{axis} standing":
         name += f"@{cutoff}"
     parts = pd.DataFrame(steps, columns=list(_STEP), dtype=np.float64)
     return ScoredQuestions(name, cutoff, keeps, pd.DataFrame(rows), parts)
@@ -156,7 +156,7 @@ def _rankings(
     unknown = set(run["query_id"]) - known
     if unknown:
         raise DataError(f"the run answers questions that were not given: {sorted(unknown)[:5]}")
-    if not np.isfinite(run["score"].to_numpy()).all():
+    if not np.isfinite(run["score"].to_numpy(np.float64)).all():
         raise MetricError("the run holds a score that is no number; nothing can be accepted on it")
     top = run[run["rank"] <= cutoff].sort_values(["query_id", "rank"], kind="stable")
     return {
