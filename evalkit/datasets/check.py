@@ -37,11 +37,10 @@ def check(labelled: LabelledSet, chunks: Sequence[Chunk]) -> list[Finding]:
     (a run file's judgments, grading by a field) are checked in themselves only.
     """
     findings = [*_check_set(labelled), *_check_corpus(labelled, chunks)]
-    units = {chunk.doc_id: chunk for chunk in chunks}
     for query in labelled.queries:
         findings += _check_query(labelled, query)
-        if units and not labelled.relevance_field:
-            findings += _check_identities(labelled, query, units)
+    if chunks and not labelled.relevance_field:
+        findings += _check_identities(labelled, chunks)
     findings += [*_check_texts(labelled.queries), *_check_splits(labelled.queries)]
     return sorted(findings, key=lambda finding: finding.level)
 
@@ -68,11 +67,10 @@ def near_matches(ids: Iterable[str], others: Collection[str]) -> list[tuple[str,
     >>> near_matches(["Q7", "q8"], ["q007", "q8"])
     [('Q7', 'q007')]
     """
-    exact, loose = set(others), defaultdict(list)
-    for other in others:
-        loose[_loosely(other)].append(other)
+    exact = set(others)
     alone = [key for key in dict.fromkeys(ids) if key not in exact]
-    return [(key, loose[_loosely(key)][0]) for key in alone if _loosely(key) in loose]
+    loose = {_loosely(other): other for other in others} if alone else {}
+    return [(key, loose[_loosely(key)]) for key in alone if _loosely(key) in loose]
 
 
 def _loosely(key: str) -> str:
@@ -136,26 +134,26 @@ def _check_query(labelled: LabelledSet, query: Query) -> Iterator[Finding]:
         yield Finding("warning", f"{name!r} has no category: it will stand under none", name)
 
 
-def _check_identities(
-    labelled: LabelledSet, query: Query, units: dict[str, Chunk]
-) -> Iterator[Finding]:
-    relevant = _relevant(labelled, query)
-    for key in query.grades:
-        if key not in units:
-            near = near_matches([key], list(units))
-            hint = f"; did you mean {near[0][1]!r}?" if near else _siblings(key, units)
-            yield Finding("error", f"{query.query_id!r} judges {key!r}, which does not exist{hint}",
-                          query.query_id)  # fmt: skip
-        elif key in relevant and not labelled.is_eligible(units[key].fields):
-            found = f"{query.query_id!r}: {key!r} is judged relevant but is not eligible"
-            wanted = dict(labelled.eligibility)
-            yield Finding("error", f"{found} (it lacks {wanted})", query.query_id)
-
-
-def _siblings(key: str, units: dict[str, Chunk]) -> str:
-    document = key.partition("#")[0]
-    chunks = [unit.chunk_id for unit in units.values() if unit.document_id == document]
-    return f"; {document!r} has the chunks {', '.join(chunks)}" if chunks else ""
+def _check_identities(labelled: LabelledSet, chunks: Sequence[Chunk]) -> Iterator[Finding]:
+    units = {chunk.doc_id: chunk for chunk in chunks}
+    siblings: defaultdict[str, list[str]] = defaultdict(list)
+    for chunk in chunks:
+        siblings[chunk.document_id].append(chunk.chunk_id)
+    near = dict(near_matches((key for query in labelled.queries for key in query.grades), units))
+    for query in labelled.queries:
+        relevant = _relevant(labelled, query)
+        for key in query.grades:
+            found, document = "", key.partition("#")[0]
+            if key in near:
+                found = f"judges {key!r}, which does not exist; did you mean {near[key]!r}?"
+            elif key not in units:
+                has = f"; {document!r} has the chunks {', '.join(siblings[document])}"
+                found = f"judges {key!r}, which does not exist" + has * (document in siblings)
+            elif key in relevant and not labelled.is_eligible(units[key].fields):
+                wanted = dict(labelled.eligibility)
+                found = f"judges {key!r} relevant, but it is not eligible (that takes {wanted})"
+            if found:
+                yield Finding("error", f"{query.query_id!r} {found}", query.query_id)
 
 
 def _check_texts(queries: Sequence[Query]) -> Iterator[Finding]:

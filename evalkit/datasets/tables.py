@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from evalkit import files
 from evalkit.datasets import beir, trec
+from evalkit.datasets.check import Finding, near_matches
 from evalkit.datasets.native import SPLITS, judged_whole
 from evalkit.datasets.parsing import Row, decode, id_problem, read_bytes
 from evalkit.errors import DataError
@@ -26,6 +27,7 @@ TYPES: dict[str, Any] = {
 RUN = ("query_id", "doc_id", "rank", "score")
 QRELS = ("query_id", "doc_id", "grade")
 SAME = {"relevance": "grade"}  # other names of a column, taken as ours
+SAMPLE = 20_000  # rows of a run whose documents are compared for near-matching ids
 QUERIES = ("query_id", "text", "category", "topic", "split", "answerable")
 _TRUTH = {"true": True, "false": False}
 NUMBERS = {"rank": trec.INTEGER, "grade": trec.INTEGER, "score": trec.NUMBER}
@@ -49,6 +51,27 @@ def read_qrels_columns(path: Path) -> pa.Table:
     if ".tsv" in path.suffixes and first.count("\t") != trec.QRELS.columns.index("grade"):
         return _columns_of(beir.read_qrels(path))
     return trec.read_qrels_columns(path)
+
+
+def join_findings(run: pa.Table, qrels: pa.Table) -> list[Finding]:
+    """Warnings of ids that nearly match between a run and its judgments: a join misses them.
+
+    All queries are compared; of the documents those of the run's first rows, for whatever writes
+    ids in two ways does so from the start.
+    """
+    queries: list[Any] = run["query_id"].unique().to_pylist()
+    judged: list[Any] = qrels["query_id"].unique().to_pylist()
+    sample = run.slice(0, SAMPLE)
+    near_rows = qrels.filter(pc.is_in(qrels["query_id"], sample["query_id"].unique()))
+    documents: list[Any] = sample["doc_id"].unique().to_pylist()
+    others: list[Any] = near_rows["doc_id"].unique().to_pylist()
+    pairs = [("query", pair) for pair in near_matches(queries, judged)]
+    pairs += [("document", pair) for pair in near_matches(documents, others)]
+    return [
+        Finding("warning", f"the {what} {mine!r} of the run is {theirs!r} in the judgments: "
+                "ids are compared exactly, so the two do not match")
+        for what, (mine, theirs) in pairs
+    ]  # fmt: skip
 
 
 def write_table(path: Path, table: pa.Table) -> None:

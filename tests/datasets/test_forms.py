@@ -302,6 +302,18 @@ def test_a_run_written_as_a_table_reads_back(tmp_path, name):
     assert read_run(tmp_path / name).equals(RUN)
 
 
+def test_ids_written_in_two_ways_are_warned_about():
+    """Case, zeros and Unicode form between a run and its judgments; exact partners are silent."""
+    qrels = pa.table({"query_id": ["7", "7"], "doc_id": ["NA", "1E5"], "grade": [1, 1]})
+    same = qrels.set_column(0, "query_id", pa.array(["007", "007"]))
+
+    assert [str(found)[:46] for found in tables.join_findings(RUN, qrels)] == [
+        "warning: the query '007' of the run is '7' in "
+    ]
+    assert ["'1e5'" in str(found) for found in tables.join_findings(RUN, same)] == [True]
+    assert tables.join_findings(RUN, RUN) == []
+
+
 def test_a_run_without_ranks_is_ranked_as_it_stands(tmp_path):
     """The rows of a query are in rank order where no column says so (by definition)."""
     (tmp_path / "a.csv").write_text("query_id,doc_id,score\nq,a,1\np,a,5\nq,b,2\n")
