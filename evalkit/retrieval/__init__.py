@@ -6,15 +6,19 @@ take the folder that holds `collections/` and `cache/`, and follow QDRANT_URL.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from evalkit.errors import EmbeddingError, ParameterError
 from evalkit.records import Chunk, LabelledSet
 from evalkit.retrieval import collection as stored
+from evalkit.retrieval import server
 from evalkit.retrieval.chunking import WHOLE, cut
 from evalkit.retrieval.embedding import (
     CachedEmbedder,
@@ -23,10 +27,14 @@ from evalkit.retrieval.embedding import (
     open_embedder,
 )
 from evalkit.retrieval.keyword import KeywordRetriever
+from evalkit.retrieval.qdrant import Collection, Fields
 from evalkit.retrieval.search import HybridRetriever, Retriever, SemanticRetriever
+from evalkit.retrieval.server import Existing
 
 __all__ = [
     "MODES",
+    "Existing",
+    "Fields",
     "HybridRetriever",
     "KeywordRetriever",
     "Options",
@@ -35,6 +43,7 @@ __all__ = [
     "cut",
     "index",
     "open_embedder",
+    "open_existing",
     "open_retrievers",
 ]
 
@@ -87,7 +96,8 @@ def index(
         "failed": {chunks[i].doc_id: reason for i, reason in sorted(failed.items())},
     }
     contents = stored.Contents(tuple(chosen), vectors[kept], manifest)
-    where = stored.build(store / "collections", contents)
+    url = os.environ.get("QDRANT_URL", "")
+    where = server.build(url, contents) if url else stored.build(store / "collections", contents)
     return manifest | {
         "where": str(where),
         "embedded": model.computed,
@@ -134,8 +144,33 @@ def open_semantic(
 ) -> SemanticRetriever:
     """The set's collection under this embedder, checked against the chunks it should hold."""
     must = stored.conditions(labelled)
-    name = stored.collection_name(labelled.name, model.spec)
-    contents = stored.read_current(store / "collections", name, model.spec)
-    stored.check_against(contents.manifest, labelled, chunks, model.spec)
+    url = os.environ.get("QDRANT_URL", "")
+    collection: Collection
+    if not url:
+        name = stored.collection_name(labelled.name, model.spec)
+        contents = stored.read_current(store / "collections", name, model.spec)
+        manifest = contents.manifest
+        collection = stored.load(contents, must)
+    else:
+        nothing = np.zeros((0, model.spec.dimension), dtype=np.float32)
+        expected = stored.describe_contents(labelled, chunks, nothing, model.spec)
+        contents = stored.Contents(tuple(chunks), nothing, expected)
+        collection, manifest = server.open_built(url, contents, must)
+    if manifest:
+        stored.check_against(manifest, labelled, chunks, model.spec)
     once = len({chunk.doc_id for chunk in chunks}) < len(chunks)
-    return SemanticRetriever(stored.load(contents, must), model, must, once=once, exact=exact)
+    return SemanticRetriever(collection, model, must, once=once, exact=exact)
+
+
+def open_existing(
+    existing: Existing, embedder: str, store: Path, options: Options = Options()
+) -> tuple[SemanticRetriever, dict[str, Any]]:
+    """A retriever over a collection made elsewhere on QDRANT_URL, and what the preflight found."""
+    model = open_embedder(embedder, cache=store / "cache", threads=options.threads)
+    client = server.connect(os.environ.get("QDRANT_URL", ""))
+    collection, report = server.open_existing(client, existing, model.spec)
+    once = report["shared_identities"] > 0
+    retriever = SemanticRetriever(collection, model, existing.must, once=once, exact=options.exact)
+    distance = str(report["distance"]).lower()
+    retriever.axis = f"-{distance}" if collection.farther_is_more else distance
+    return retriever, report

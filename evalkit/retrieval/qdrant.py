@@ -84,6 +84,7 @@ class QdrantCollection:
     fields: Fields = Fields()
     using: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    farther_is_more: bool = False  # a distance: its sign is turned, so that more is nearer
 
     def query(self, vectors: Vectors, k: int, *, exact: bool = False) -> list[list[Found]]:
         """The k best points a vector, in the engine's order; no score threshold."""
@@ -140,10 +141,11 @@ class QdrantCollection:
     ) -> Iterator[Any]:
         """Every point, page by page until the engine has no next page."""
         offset: Any = None
+        size = min(PAGE, max(1, MOST_REQUEST_BYTES // (self.dimension * 12)))
         while True:
             page, offset = self._ask(
                 self.client.scroll,
-                limit=PAGE,
+                limit=size if vectors else PAGE,
                 offset=offset,
                 with_payload=True if fields is None else list(fields),
                 with_vectors=vectors,
@@ -177,7 +179,8 @@ class QdrantCollection:
             raise RetrievalError(f"the score of {doc_id} in {self.name!r} is {point.score}")
         for name, path in (("text", self.fields.text), ("title", self.fields.title)):
             payload[name] = dig(payload, path) if path else ""
-        return payload | {"doc_id": doc_id}, float(point.score)
+        score = -float(point.score) if self.farther_is_more else float(point.score)
+        return payload | {"doc_id": doc_id}, score
 
     def _ask(self, request: Callable[..., Any], *args: Any, **options: Any) -> Any:
         call = partial(request, self.name, *args, **options)
@@ -256,9 +259,10 @@ def _refused(error: Any, subject: str) -> RetrievalError:
     message = f"Qdrant answered {error.status_code} for {subject}: {said}"
     if error.status_code in (429, 502, 503, 504):
         return _unavailable(message)
-    if error.status_code in (401, 403):
-        return RetrievalError(f"{message}. Check QDRANT_API_KEY")
-    return RetrievalError(message)
+    cure = {401: ". Check QDRANT_API_KEY", 403: ". Check QDRANT_API_KEY"}.get(error.status_code, "")
+    if "Index required" in said:
+        cure = ". Create a payload index for that field, or evaluate without it"
+    return RetrievalError(message + cure)
 
 
 def _grpc(error: Any, subject: str) -> RetrievalError:

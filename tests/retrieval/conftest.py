@@ -103,7 +103,10 @@ def server() -> Iterator[Scripted]:
             script.asked.append((self.command, self.path, body))
             script.headers.append({k.lower(): v for k, v in self.headers.items()})
             script.largest = max(script.largest, len(sent))
-            told = script.reply(self.command, self.path, body)
+            try:
+                told = script.reply(self.command, self.path, body)
+            except Exception as error:  # a mistake in the script shows in the test's own message
+                told = (500, {"status": {"error": f"the script failed: {error!r}"}})
             if told == "stall":
                 script.ended.wait(30)
             if told in ("stall", "drop"):
@@ -150,3 +153,106 @@ def case(kind: str, name: str) -> dict[str, Any]:
 def load_case() -> Callable[[str, str], dict[str, Any]]:
     """Reads one stored case by kind and id."""
     return case
+
+
+class SmallQdrant:
+    """Qdrant's wire format for the requests of this room, the in-memory engine behind it.
+
+    `fault(method, path, body)` may answer in its place; None lets the engine answer.
+    """
+
+    def __init__(self, fault: Callable[[str, str, Any], Any] | None = None) -> None:
+        from qdrant_client import QdrantClient
+
+        self.fault, self.engine = fault, QdrantClient(":memory:")
+
+    def reply(self, method: str, path: str, body: Any) -> Any:
+        """The answer to one request, a refusal of the engine as 404."""
+        if self.fault and (told := self.fault(method, path, body)) is not None:
+            return told
+        parts = path.partition("?")[0].strip("/").split("/", 2)
+        try:
+            value = (
+                self.listing(parts, body)
+                if len(parts) == 1 or parts[1] == "aliases"
+                else (
+                    self.collection(method, parts[1], body)
+                    if len(parts) == 2
+                    else self.points(method, parts[1], parts[2], body)
+                )
+            )
+        except ValueError as error:
+            return 404, {"status": {"error": str(error)}, "time": 0}
+        return 200, {"result": plain(value), "status": "ok", "time": 0}
+
+    def listing(self, parts: list[str], body: Any) -> Any:
+        from qdrant_client import models
+
+        if parts == ["collections"]:
+            return self.engine.get_collections()
+        if parts == ["aliases"]:
+            return self.engine.get_aliases()
+        asked = models.ChangeAliasesOperation.model_validate(body)
+        return self.engine.update_collection_aliases(asked.actions)
+
+    def collection(self, method: str, name: str, body: Any) -> Any:
+        from qdrant_client import models
+
+        if method == "GET":
+            return self.engine.get_collection(name)
+        if method == "DELETE":
+            return self.engine.delete_collection(name)
+        asked = models.CreateCollection.model_validate(body)
+        return self.engine.create_collection(
+            name, vectors_config=asked.vectors, metadata=body.get("metadata")
+        )
+
+    def points(self, method: str, name: str, rest: str, body: Any) -> Any:
+        from qdrant_client import models
+
+        if rest == "index":
+            return models.UpdateResult(operation_id=1, status=models.UpdateStatus.COMPLETED)
+        if rest == "points" and method == "PUT":
+            return self.engine.upsert(name, models.Batch.model_validate(body["batch"]))
+        if rest == "points/count":
+            chosen = body.get("filter") and models.Filter.model_validate(body["filter"])
+            return self.engine.count(name, count_filter=chosen, exact=body.get("exact", False))
+        if rest == "points/scroll":
+            page, offset = self.engine.scroll(
+                name,
+                limit=body.get("limit", 10),
+                offset=body.get("offset"),
+                with_payload=body.get("with_payload", True),
+                with_vectors=body.get("with_vector", False),
+            )
+            return {"points": page, "next_page_offset": offset}
+        asked = [models.QueryRequest.model_validate(search) for search in body["searches"]]
+        return self.engine.query_batch_points(name, asked)
+
+
+def plain(value: Any) -> Any:
+    """A client's answer as JSON values."""
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    if isinstance(value, dict):
+        return {name: plain(item) for name, item in value.items()}
+    return value
+
+
+@pytest.fixture
+def as_qdrant(server: Scripted, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Starts the small Qdrant, with QDRANT_URL naming it and no waiting between attempts."""
+    from evalkit.retrieval import qdrant
+
+    monkeypatch.setattr(qdrant, "BACKOFF_S", 0.0)
+    monkeypatch.setenv("QDRANT_URL", server.url)
+    monkeypatch.delenv("QDRANT_API_KEY", raising=False)
+
+    def start(fault: Callable[[str, str, Any], Any] | None = None) -> Any:
+        small = SmallQdrant(fault)
+        server.reply = small.reply
+        return small.engine
+
+    return start
