@@ -11,6 +11,7 @@ from evalkit.metrics import (
     PRESETS,
     average,
     best_chunk_by_document,
+    evaluate,
     grade_run,
     is_coarse,
     parse_metric,
@@ -81,6 +82,11 @@ def test_f_of_means_is_another_metric_under_another_name():
 
     assert average(metrics[2], values).value == pytest.approx(expected["f1_of_means"])
     assert str(metrics[2]) == "F1_ofmeans"
+
+    run = {query: dict(rows) for query, rows in inputs["run"].items()}
+    means = evaluate(run, inputs["qrels"], ["F1", "F1_ofmeans"], policy=TREC).means()
+    assert means["F1"].value == pytest.approx(expected["mean"]["F1"])
+    assert means["F1_ofmeans"].value == pytest.approx(expected["f1_of_means"])
 
 
 def test_recall_is_never_capped():
@@ -236,6 +242,19 @@ def test_many_questions_in_closed_form(grade):
     for name in names:
         mean = sum(of[name] for of in values.values()) / count
         assert mean == pytest.approx(expected["mean"][name], abs=1e-9)
+
+
+def test_a_hundred_thousand_questions_at_once():
+    """scale-hundred-thousand-queries in full, 10 million ranks: the engine's means are exact."""
+    inputs, expected = given("scale-hundred-thousand-queries")
+    ranking = {f"d{j}": 100.0 - j for j in range(inputs["depth"])}
+    run = {f"q{i:06d}": ranking for i in range(inputs["queries"])}
+    judgments = {f"q{i:06d}": {f"d{i % 100}": 1} for i in range(inputs["queries"])}
+    means = evaluate(run, judgments, list(expected["mean"]), policy=TREC).means()
+
+    for mean, right in zip(means.values(), expected["mean"].values(), strict=True):
+        assert mean.value == pytest.approx(right, abs=1e-9)
+        assert mean.count == expected["queries_counted"]
 
 
 def test_uncut_values_depend_on_what_was_kept(grade):

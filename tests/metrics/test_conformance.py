@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from evalkit.metrics import PRESETS, average, grade_run, parse_metric
+from evalkit.metrics import PRESETS, average, evaluate, grade_run, parse_metric
 from evalkit.metrics.grading import in_order
 
 PACK_FILE = Path(__file__).parents[1] / "data/random/pack.jsonl"
@@ -117,6 +117,17 @@ def test_means_of_the_random_pack(pair, missing, key):
             mean = average(metric, values.values.values())
             assert mean.value == pytest.approx(pair["expected"][key][name], abs=1e-12), name
             assert mean.count == len(values.values)
+    scores = evaluate(
+        {query: dict(rows) for query, rows in pair["run"].items()},
+        pair["qrels"],
+        [*NAMES.values()],
+        policy=policy,
+    )
+    for mean, metric in zip(scores.means().values(), metrics.values(), strict=True):
+        plain = average(metric, values.values.values())
+        assert (mean.value, mean.count) == (pytest.approx(plain.value, abs=1e-12), plain.count)
+    assert set(scores.missing) == set(values.missing)
+    assert set(scores.unjudged) == set(values.unjudged)
     assert set(values.missing) == set(pair["judged_not_in_run"])
     assert set(values.unjudged) == set(pair["in_run_not_judged"])
 

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -44,18 +45,53 @@ def test_every_value_lies_between_0_and_1(name, ranking, grades, policy):
     assert math.isnan(found) or 0 <= found <= 1
 
 
-@settings(max_examples=60)
-@given(run=distinct_rows, other=distinct_rows, of=judgments, of_other=judgments, policy=policies)
-def test_the_engine_gives_the_values_of_the_definitions(grade, run, other, of, of_other, policy):
-    """Two questions at once, any order of scores, ties and grades: the same numbers, or nan."""
-    run, of = {"q": run, "p": other}, {"q": of, "p": of_other}
+def assert_engine_agrees(grade, run, of, policy):
     metrics = [parse_metric(name, policy) for name in NAMES]
     plain = grade_run(run, of, metrics).values
     found = grade(run, of, NAMES, policy)
 
+    assert set(found) == set(plain)
     for query, values in plain.items():
         expected = dict(zip(NAMES, values.values(), strict=True))  # by definition
         assert found[query] == pytest.approx(expected, abs=1e-12, nan_ok=True)
+
+
+@settings(max_examples=60)
+@given(run=distinct_rows, other=distinct_rows, of=judgments, of_other=judgments, policy=policies)
+def test_the_engine_gives_the_values_of_the_definitions(grade, run, other, of, of_other, policy):
+    """Two questions at once, any order of scores, ties and grades: the same numbers, or nan."""
+    assert_engine_agrees(grade, {"q": run, "p": other}, {"q": of, "p": of_other}, policy)
+
+
+@settings(max_examples=60)
+@given(
+    seed=st.integers(0, 2**32),
+    judged=st.integers(1, 20),
+    depth=st.integers(0, 120),
+    distinct_scores=st.integers(1, 200),
+    grades=st.sampled_from([[1], [0, 1], [0, 1, 2, 3], [-2, 0, 1, 5], [0, 0, 0, 7, 300, 1000]]),
+    policy=policies,
+)
+def test_the_engine_agrees_on_long_rankings(
+    grade, seed, judged, depth, distinct_scores, grades, policy
+):
+    """Few or many judged of long rankings, few or many ties, questions missing on either side."""
+    rng = Random(seed)
+    ids = [f"{place:03}" for place in range(150)]
+    run = {
+        f"q{number}": [
+            (doc, rng.randrange(distinct_scores) / 4)
+            for doc in rng.sample(ids, rng.randrange(depth + 1))
+        ]
+        for number in range(4)
+    }
+    if rng.random() < 0.5:  # as retrievers return them
+        run = {query: sorted(rows, key=lambda row: -row[1]) for query, rows in run.items()}
+    of = {
+        f"q{number}": {doc: rng.choice(grades) for doc in rng.sample(ids, judged)}
+        for number in range(1, 6)
+    }
+    assert_engine_agrees(grade, run, of, policy)
 
 
 @pytest.mark.parametrize("name", ["nDCG@3", "nDCG", "nDCG_lin@3", "R@3", "R"])

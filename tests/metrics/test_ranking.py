@@ -216,6 +216,13 @@ def test_ids_equal_to_the_question_id_are_kept(grade):
     assert run == before  # and the caller's run is not touched
 
 
+def test_questions_are_told_apart_by_id_only(grade):
+    """OpenSearch looks labels up by text; here one ranking under two ids has two sets of labels."""
+    rows = [("a", 2.0), ("b", 1.0)]
+    values = grade({"1": rows, "01": rows}, {"1": {"a": 1}, "01": {"b": 1}}, ["RR"], MetricPolicy())
+    assert values == {"1": {"RR": 1.0}, "01": {"RR": 1 / 2}}
+
+
 def test_the_ceiling_is_the_best_any_ranking_could_do():
     """R = 2: P@5 at most 2/5, R@1 at most 1/2, AP@1 1/2; over the returned, precision 1."""
     grades = {"a": 1, "b": 2, "x": 0}
