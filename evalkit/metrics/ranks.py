@@ -1,0 +1,77 @@
+"""Ranks of hits from scores, without an order of documents.
+
+The scores of each query's documents stand in a row; the rows follow one another in `flat`, and
+`length` says how long each is.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evalkit.metrics.hits import Floats, Ints
+
+
+def sorted_rows(
+    flat: Floats, length: Ints, laid: NDArray[np.uint8] | None = None
+) -> tuple[Floats, set[int]]:
+    """The scores with each row sorted downwards, and the numbers of the rows that were not.
+
+    What is `laid` beside the scores is moved with them, in place.
+
+    >>> scores, rising = sorted_rows(np.array([3.0, 1.0, 2.0, 9.0]), np.array([3, 1]))
+    >>> scores.tolist(), rising
+    ([3.0, 2.0, 1.0, 9.0], {0})
+    """
+    end = np.cumsum(length)
+    rises = flat[1:] > flat[:-1]
+    rises[_row_ends(end, flat)] = False
+    rising = np.unique(np.searchsorted(end, np.flatnonzero(rises), side="right"))
+    flat = flat.copy() if rising.size else flat
+    for a, b in zip((end - length)[rising].tolist(), end[rising].tolist(), strict=True):
+        row = flat[a:b]
+        if laid is None:
+            row.sort()
+            row[:] = row[::-1]
+        else:
+            order = np.argsort(-row, kind="stable")
+            row[:], laid[a:b] = row[order], laid[a:b][order]
+    return flat, set(rising.tolist())
+
+
+def place_of(flat: Floats, length: Ints, row: Ints, score: Floats) -> Ints:
+    """Where in `flat` a score stands in its row: below all that are greater, first of its equals.
+
+    One binary search for all scores at once.
+
+    >>> place_of(np.array([9.0, 3.0, 2.0, 1.0]), np.array([1, 3]), np.array([1]), np.array([2.0]))
+    array([2])
+    """
+    row_end = np.cumsum(length)
+    end = row_end[row]
+    low = end - length[row]
+    step = 1 << int(length.max(initial=0)).bit_length() >> 1
+    while step:
+        ahead = np.minimum(low + step, end)
+        low = np.where(flat[ahead - 1] > score, ahead, low)
+        step >>= 1
+    return low
+
+
+def tied_groups(flat: Floats, length: Ints) -> tuple[Ints, Ints]:
+    """Begin and end, in sorted rows, of each group of two or more equal scores.
+
+    >>> tied_groups(np.array([3.0, 2.0, 2.0, 2.0, 1.0]), np.array([3, 2]))
+    (array([1]), array([3]))
+    """
+    equal = flat[1:] == flat[:-1]
+    equal[_row_ends(np.cumsum(length), flat)] = False
+    pairs = np.flatnonzero(equal)
+    opens = np.diff(pairs, prepend=-2) > 1
+    closes = np.diff(pairs, append=flat.size + 2) > 1
+    return pairs[opens], pairs[closes] + 2
+
+
+def _row_ends(end: Ints, flat: Floats) -> Ints:
+    """Where the last score of a row stands before the first of the next."""
+    return end[(end > 0) & (end < flat.size)] - 1
