@@ -18,7 +18,7 @@ import numpy as np
 from evalkit.errors import EmbeddingError, ParameterError
 from evalkit.records import Chunk, LabelledSet
 from evalkit.retrieval import collection as stored
-from evalkit.retrieval import server
+from evalkit.retrieval import edge, server
 from evalkit.retrieval.chunking import WHOLE, cut
 from evalkit.retrieval.embedding import (
     CachedEmbedder,
@@ -27,7 +27,7 @@ from evalkit.retrieval.embedding import (
     open_embedder,
 )
 from evalkit.retrieval.keyword import KeywordRetriever
-from evalkit.retrieval.qdrant import Collection, Fields
+from evalkit.retrieval.qdrant import Fields
 from evalkit.retrieval.search import HybridRetriever, Retriever, SemanticRetriever
 from evalkit.retrieval.server import Existing
 
@@ -96,10 +96,9 @@ def index(
         "failed": {chunks[i].doc_id: reason for i, reason in sorted(failed.items())},
     }
     contents = stored.Contents(tuple(chosen), vectors[kept], manifest)
-    url = os.environ.get("QDRANT_URL", "")
-    where = server.build(url, contents) if url else stored.build(store / "collections", contents)
+    where = _build(os.environ.get("QDRANT_URL", ""), store, contents)
     return manifest | {
-        "where": str(where),
+        "where": where,
         "embedded": model.computed,
         "reused": model.reused,
         "seconds_embedding": embedded - began,
@@ -145,21 +144,28 @@ def open_semantic(
     """The set's collection under this embedder, checked against the chunks it should hold."""
     must = stored.conditions(labelled)
     url = os.environ.get("QDRANT_URL", "")
-    collection: Collection
+    name = stored.collection_name(labelled.name, model.spec)
     if not url:
-        name = stored.collection_name(labelled.name, model.spec)
         contents = stored.read_current(store / "collections", name, model.spec)
-        manifest = contents.manifest
-        collection = stored.load(contents, must)
+        collection, manifest = stored.load(contents, must), contents.manifest
+    elif url.startswith(edge.PREFIX):
+        collection, manifest = edge.open_built(url, name, model.spec, must)
     else:
         nothing = np.zeros((0, model.spec.dimension), dtype=np.float32)
         expected = stored.describe_contents(labelled, chunks, nothing, model.spec)
         contents = stored.Contents(tuple(chunks), nothing, expected)
         collection, manifest = server.open_built(url, contents, must)
-    if manifest:
-        stored.check_against(manifest, labelled, chunks, model.spec)
+    stored.check_against(manifest, labelled, chunks, model.spec)
     once = len({chunk.doc_id for chunk in chunks}) < len(chunks)
     return SemanticRetriever(collection, model, must, once=once, exact=exact)
+
+
+def _build(url: str, store: Path, contents: stored.Contents) -> str:
+    if not url:
+        return str(stored.build(store / "collections", contents))
+    if url.startswith(edge.PREFIX):
+        return edge.build(url, contents)
+    return server.build(url, contents)
 
 
 def open_existing(

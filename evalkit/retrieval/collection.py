@@ -13,7 +13,7 @@ import json
 import re
 import shutil
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -40,6 +40,10 @@ class Contents:
     chunks: tuple[Chunk, ...]
     vectors: Vectors
     manifest: Mapping[str, Any]
+
+
+Write = Callable[[Path, Contents], None]
+Opened = Callable[[Path, Contents], QdrantCollection]
 
 
 def collection_name(set_name: str, spec: EmbedderSpec) -> str:
@@ -119,7 +123,9 @@ def check_against(
         )
 
 
-def build(store: Path, contents: Contents) -> Path:
+def build(
+    store: Path, contents: Contents, *, write: Write | None = None, opened: Opened | None = None
+) -> Path:
     """Writes a fresh build, reads it back through the engine, then switches to it.
 
     A failure or a kill leaves the build served before untouched; what an earlier kill left
@@ -134,10 +140,10 @@ def build(store: Path, contents: Contents) -> Path:
             served = _pointer(folder).get("build", "")
             _sweep(folder, keep=served)
             target = folder / uuid.uuid4().hex[:12]
-            _write(target, contents)
-            verified(load(read_build(target), conditions=contents.manifest["filter"]), contents)
+            (write or _write)(target, contents)
+            verified((opened or _reloaded)(target, contents), contents)
             manifest_digest = file_digest(target / "manifest.json")
-            pointer = {"build": target.name, "manifest_sha256": manifest_digest, "before": served}
+            pointer = {"build": target.name, "manifest_sha256": manifest_digest}
             write_json(folder / "current.json", pointer)
     except Timeout:
         raise RetrievalError(
@@ -148,6 +154,11 @@ def build(store: Path, contents: Contents) -> Path:
 
 def read_current(store: Path, name: str, spec: EmbedderSpec) -> Contents:
     """The served build of a collection, every digest checked; errors say what to do."""
+    return read_build(current_build(store, name, spec))
+
+
+def current_build(store: Path, name: str, spec: EmbedderSpec) -> Path:
+    """The folder of the served build, its manifest unchanged since the switch."""
     pointer = _pointer(store / name)
     if not pointer:
         raise _missing(store, name, spec)
@@ -156,14 +167,25 @@ def read_current(store: Path, name: str, spec: EmbedderSpec) -> Contents:
         file_digest(folder / "manifest.json") != pointer.get("manifest_sha256")
     ):
         raise RetrievalError(f"{folder}/manifest.json is missing or was changed; index again")
-    return read_build(folder)
+    return folder
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a build, of the format this version writes."""
+    try:
+        manifest: dict[str, Any] = json.loads((folder / "manifest.json").read_text("utf-8"))
+        if manifest["format"] != FORMAT:
+            raise RetrievalError(f"{folder} has format {manifest['format']}; index again")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RetrievalError(f"{folder} is damaged or foreign ({error}); index again") from error
+    return manifest
 
 
 def _missing(store: Path, name: str, spec: EmbedderSpec) -> RetrievalError:
     there = sorted(path.parent.name for path in store.glob("*/current.json"))
     for other in there:
         if other.rpartition("-")[0] == name.rpartition("-")[0]:
-            manifest = read_build(store / other / str(_pointer(store / other)["build"])).manifest
+            manifest = read_manifest(store / other / str(_pointer(store / other)["build"]))
             return EmbeddingError(
                 f"collection {other!r} was embedded with other weights, prompts or length "
                 f"({manifest['dimension']} dimensions) than {spec.name!r} has now "
@@ -178,14 +200,12 @@ def _missing(store: Path, name: str, spec: EmbedderSpec) -> RetrievalError:
 
 def read_build(folder: Path) -> Contents:
     """Manifest, chunks and vectors of a build; refused unless they match one another."""
+    manifest = read_manifest(folder)
     try:
-        manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
         lines = (folder / "chunks.jsonl").read_text("utf-8").splitlines()
         chunks = tuple(Chunk(**json.loads(line)) for line in lines)
         with np.load(folder / "vectors.npz", allow_pickle=False) as archive:
             vectors = np.asarray(archive["vectors"], dtype=np.float32)
-        if manifest["format"] != FORMAT:
-            raise RetrievalError(f"{folder} has format {manifest['format']}; index again")
         checked(vectors, [chunk.doc_id for chunk in chunks], int(manifest["dimension"]))
         found = {
             "chunks_sha256": fingerprint([_row(chunk) for chunk in chunks]),
@@ -222,17 +242,21 @@ def load(contents: Contents, conditions: Mapping[str, str]) -> QdrantCollection:
             vectors=contents.vectors[start : start + LOAD].tolist(),
         )
         client.upsert(name, batch, wait=True)
-    others = tuple(dict.fromkeys(("document_id", "chunk_id", "chunking_version", *conditions)))
+    return over(client, manifest, conditions, "in memory")
+
+
+def over(
+    client: Any, manifest: Mapping[str, Any], must: Mapping[str, str], engine: str
+) -> QdrantCollection:
+    """A collection of ours behind some client of the engine, as its manifest describes it."""
+    kept = ("points", "eligible", "chunks_sha256", "vectors_sha256", "distance", "embedder")
     return QdrantCollection(
         client,
-        name,
+        str(manifest["name"]),
         int(manifest["dimension"]),
-        dict(conditions),
-        Fields(others=others),
-        settings={
-            "engine": "in memory",
-            **{key: manifest[key] for key in ("points", "eligible", "vectors_sha256", "embedder")},
-        },
+        dict(must),
+        Fields(others=tuple(dict.fromkeys(("document_id", "chunk_id", "chunking_version", *must)))),
+        settings={"engine": engine} | {key: manifest[key] for key in kept},
     )
 
 
@@ -285,6 +309,10 @@ def _write(folder: Path, contents: Contents) -> None:
     lines = [json.dumps(_row(chunk), ensure_ascii=False) for chunk in contents.chunks]
     write_text(folder / "chunks.jsonl", "".join(f"{line}\n" for line in lines))
     write_json(folder / "manifest.json", dict(contents.manifest))
+
+
+def _reloaded(folder: Path, contents: Contents) -> QdrantCollection:
+    return load(read_build(folder), contents.manifest["filter"])
 
 
 def _pointer(folder: Path) -> dict[str, Any]:

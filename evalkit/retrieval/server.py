@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from evalkit.errors import ParameterError, RetrievalError
 from evalkit.records import Chunk
-from evalkit.retrieval.collection import Contents, payload, point_id, verified
+from evalkit.retrieval.collection import Contents, over, payload, point_id, verified
 from evalkit.retrieval.embedding import EmbedderSpec
 from evalkit.retrieval.qdrant import (
     MOST_REQUEST_BYTES,
@@ -108,7 +108,7 @@ def open_built(
     """A collection `build` made, its points read back and compared; and the stored manifest.
 
     `contents` says what should be there and needs no vectors. A server too old to keep a
-    collection's metadata gives an empty manifest: the alias itself names the generation.
+    collection's metadata gives back what was expected: the alias itself names the generation.
     """
     client = connect(url)
     expected = contents.manifest
@@ -128,21 +128,8 @@ def open_built(
             f"collection {name!r} holds {found[0]} dimensions by {found[1]} where the embedder "
             f"has {expected['dimension']} by {expected['distance']}; run the index notebook"
         )
-    others = tuple(dict.fromkeys(("document_id", "chunk_id", "chunking_version", *must)))
-    opened = QdrantCollection(
-        client,
-        name,
-        found[0],
-        dict(must),
-        Fields(others=others),
-        settings={
-            "engine": f"Qdrant at {_shown(url)}",
-            "distance": found[1],
-            "served": aliases[name],
-            **{key: expected[key] for key in ("points", "eligible", "chunks_sha256")},
-        },
-    )
-    manifest = dict((getattr(info.config, "metadata", None) or {}).get(METADATA) or {})
+    opened = over(client, expected, must, f"Qdrant at {_shown(url)}, {aliases[name]}")
+    manifest = dict((getattr(info.config, "metadata", None) or {}).get(METADATA) or expected)
     failed = set(manifest.get("failed", {}))
     stored = tuple(chunk for chunk in contents.chunks if chunk.doc_id not in failed)
     counts = {key: manifest.get(key, expected[key]) for key in ("points", "eligible")}
