@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Literal, get_args, get_type_hints
 
 from evalkit.errors import MetricError, ParameterError
@@ -47,11 +47,10 @@ class MetricPolicy:
     relevant_from: int = 1
 
     def __post_init__(self) -> None:
-        hints = get_type_hints(MetricPolicy)
-        for name, value in asdict(self).items():
-            allowed = get_args(hints[name])
-            if allowed and value not in allowed:
-                raise ParameterError(f"policy {name}={value!r}: choose one of {', '.join(allowed)}")
+        for name, allowed in _ALLOWED.items():
+            if allowed and getattr(self, name) not in allowed:
+                found = f"policy {name}={getattr(self, name)!r}"
+                raise ParameterError(f"{found}: choose one of {', '.join(allowed)}")
         if type(self.relevant_from) is not int or self.relevant_from < 1:
             raise ParameterError(
                 f"policy relevant_from={self.relevant_from!r}: give the lowest relevant grade, "
@@ -59,6 +58,7 @@ class MetricPolicy:
             )
 
 
+_ALLOWED: Final = {name: get_args(hint) for name, hint in get_type_hints(MetricPolicy).items()}
 POLICY: Final = MetricPolicy()
 
 PRESETS: Final[Mapping[str, MetricPolicy]] = {
