@@ -115,7 +115,7 @@ def rates(sweep: pd.DataFrame, axis: str, threshold: float | None, ax: Axes | No
         ax.axvline(threshold, color=BLACK, linestyle=":", linewidth=1.2)
         _note(ax, threshold, f" threshold {threshold:.3f}", BLACK)
     ax.set_ylim(0, 1.02)
-    ax.legend(frameon=False, loc="center left")
+    ax.legend(frameon=False, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncol=2)
     return ax
 
 

@@ -27,6 +27,7 @@ _UNSEEN = re.compile(
 )
 _LONGEST = 1_200
 _ROWS = 200
+_SENTENCE = 40  # a cell with more characters is prose, and its column is kept wide enough to read
 
 
 def visible(value: Any, *, longest: int = _LONGEST) -> str:
@@ -55,6 +56,8 @@ def table(
     """
     formats = formats or {}
     more = f" (first {rows} of {len(frame):,})" if len(frame) > rows else ""
+    # Missing values of every kind become None, which is shown as a dash.
+    frame = frame.astype(object).where(frame.notna(), None)
     columns = [str(column) for column in frame.columns]
     head = "".join(f'<th scope="col">{visible(column)}</th>' for column in columns)
     body = "".join(
@@ -178,9 +181,13 @@ def short(doc_ids: Iterable[str]) -> list[str]:
 
 
 def _cell(value: Any, form: str | None) -> str:
-    number = isinstance(value, Real) and not isinstance(value, bool)
-    align = ' class="ek-number"' if number else ""
-    return f"<td{align}>{visible(_plain(value, form))}</td>"
+    text = _plain(value, form)
+    kind = ""
+    if isinstance(value, Real) and not isinstance(value, bool):
+        kind = ' class="ek-number"'
+    elif len(text) > _SENTENCE:
+        kind = ' class="ek-text"'
+    return f"<td{kind}>{visible(text)}</td>"
 
 
 def _plain(value: Any, form: str | None = None) -> str:
