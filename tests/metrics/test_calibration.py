@@ -66,6 +66,17 @@ def test_a_guarantee_states_its_count_and_p_value():
     assert "0 of 59 were" in str(found)
 
 
+def test_a_guarantee_goes_as_far_down_as_it_may():
+    """Of 100 unsupported 4 may be accepted at alpha 0.1: p = 0.024, and 0.058 for 5 (by hand)."""
+    score = np.r_[np.arange(100.0), np.arange(100.0) + 60.5]
+    found = calibration.guarantee(swept(score, np.arange(200) >= 100), 0.1)
+
+    assert binomial_tail(4, 100, 0.1) <= 0.05 < binomial_tail(5, 100, 0.1)
+    assert (found.allowed, found.accepted) == (4, 4)
+    # above 95 lies 95.5, answerable; 96 to 99 are the four
+    assert found.operating.between == (95.0, 95.5)
+
+
 def test_too_few_questions_say_how_many():
     """58 give 0.95^58 = 0.051 > 0.05 even with none accepted; 59 would do (by hand)."""
     result = swept(np.r_[np.zeros(58), np.ones(58)], np.arange(116) >= 58)

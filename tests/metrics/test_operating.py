@@ -75,6 +75,9 @@ def test_a_missing_score_ranks_below_all():
     area = operating.separation(swept([-0.5, -0.4, np.nan, -0.45], [1, 1, 0, 0]))
 
     assert area.value == (2 + 1) / 4
+    # two that returned nothing, one of each kind, are tied
+    area = operating.separation(swept([-0.5, np.nan, np.nan, -0.45], [1, 1, 0, 0]))
+    assert area.value == (1 + 0 + 1 / 2 + 0) / 4
 
 
 def meets(rule, row, m, n):
