@@ -12,7 +12,10 @@ import io
 import re
 from collections.abc import Iterable, Mapping
 from numbers import Real
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from evalkit import files
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,8 +101,11 @@ def verdict(word: str, *sentences: str) -> None:
     _display(f"{markup}{reasons}</div>", plain="\n".join((word, *sentences)))
 
 
-def figure(ax: Axes, alt: str) -> None:
-    """Displays the figure of `ax` as a PNG with alt text, which is also printed as its caption."""
+def figure(ax: Axes, alt: str, *, keep: Path | None = None) -> None:
+    """Displays the figure of `ax` as a PNG with alt text, which is also printed as its caption.
+
+    `keep` names a file that gets the same picture, for use outside the notebook.
+    """
     import matplotlib.pyplot as plt
 
     drawn = ax.get_figure(root=True)
@@ -109,6 +115,9 @@ def figure(ax: Axes, alt: str) -> None:
     # No Software entry: two machines with the same matplotlib write the same bytes.
     drawn.savefig(data, format="png", dpi=120, bbox_inches="tight", metadata={"Software": None})
     plt.close("all")
+    if keep is not None:
+        with files.replacing(keep) as scratch:
+            scratch.write_bytes(data.getvalue())
     _publish(
         {"image/png": data.getvalue(), "text/plain": alt}, metadata={"image/png": {"alt": alt}}
     )
