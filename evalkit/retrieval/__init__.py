@@ -19,6 +19,8 @@ from evalkit.errors import EmbeddingError, ParameterError
 from evalkit.records import Chunk, LabelledSet
 from evalkit.retrieval import collection as stored
 from evalkit.retrieval import edge, server
+from evalkit.retrieval.adapters import from_callable
+from evalkit.retrieval.audit import ann_recall, audit_vectors, exactly
 from evalkit.retrieval.chunking import WHOLE, cut
 from evalkit.retrieval.embedding import (
     CachedEmbedder,
@@ -40,7 +42,11 @@ __all__ = [
     "Options",
     "Retriever",
     "SemanticRetriever",
+    "ann_recall",
+    "audit_vectors",
     "cut",
+    "exactly",
+    "from_callable",
     "index",
     "open_embedder",
     "open_existing",
@@ -122,7 +128,7 @@ def open_retrievers(
     if {"keyword", "hybrid"} & set(modes):
         eligible = [chunk for chunk in chunks if labelled.is_eligible(chunk.fields)]
         # published baselines of whole-document sets count title and text alike
-        boosts = {"title": 1, "text": 1} if labelled.chunking == WHOLE else None
+        boosts = {"title": 1, "tags": 1, "text": 1} if labelled.chunking == WHOLE else None
         opened["keyword"] = KeywordRetriever(eligible, labelled.language, boosts)
     if {"semantic", "hybrid"} & set(modes):
         model = open_embedder(embedder, cache=store / "cache", threads=options.threads)

@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 from evalkit.errors import DataError, ParameterError
 from evalkit.records import Chunk, ChunkKey, Document
+from evalkit.retrieval.notes import FENCE, HEADING, NOTES, notes
 
 WHOLE = "document"
 SECTIONS = "section-paragraphs-80w-overlap1-v1"
 MOST_WORDS = 80
 
-HEADING = re.compile(r"^(#{1,6})[ \t]+(.*?)[ \t]*(?:\{#([\w.-]+)\})?[ \t]*#*[ \t]*$")
-FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
 ITEM = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s|^\s{2,}\S")
 
 
@@ -153,4 +152,5 @@ def _section_paragraphs(document: Document) -> Iterator[Chunk]:
 RULES: dict[str, Callable[[Document], Iterator[Chunk]]] = {
     WHOLE: _whole,
     SECTIONS: _section_paragraphs,
+    NOTES: notes,
 }

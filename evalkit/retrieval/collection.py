@@ -242,7 +242,9 @@ def load(contents: Contents, conditions: Mapping[str, str]) -> QdrantCollection:
             vectors=contents.vectors[start : start + LOAD].tolist(),
         )
         client.upsert(name, batch, wait=True)
-    return over(client, manifest, conditions, "in memory")
+    opened = over(client, manifest, conditions, "in memory")
+    opened.scans = True
+    return opened
 
 
 def over(

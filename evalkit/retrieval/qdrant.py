@@ -84,6 +84,7 @@ class QdrantCollection:
     fields: Fields = Fields()
     using: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    scans: bool = False  # the engine in memory is exact by itself, and warns when told to be
     farther_is_more: bool = False  # a distance: its sign is turned, so that more is nearer
 
     def query(self, vectors: Vectors, k: int, *, exact: bool = False) -> list[list[Found]]:
@@ -105,7 +106,7 @@ class QdrantCollection:
                     filter=self.filter(),
                     limit=k,
                     with_payload=self.fields.wanted or False,
-                    params=models.SearchParams(exact=True) if exact else None,
+                    params=models.SearchParams(exact=True) if exact and not self.scans else None,
                 )
                 for vector in vectors[start : start + size]
             ]

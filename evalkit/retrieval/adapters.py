@@ -1,0 +1,87 @@
+"""Any retriever: a plain callable becomes one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from evalkit.errors import ParameterError, RetrievalError
+from evalkit.records import Hit
+from evalkit.retrieval.search import check_depth
+
+Answer = Iterable[tuple[Any, ...]]
+
+
+class CallableRetriever:
+    """Asks a function once a question; its answers are checked, its order is kept."""
+
+    def __init__(
+        self, function: Callable[..., Answer], name: str, axis: str, inputs: Sequence[str]
+    ) -> None:
+        self.mode, self.axis, self.inputs = name, axis, tuple(inputs)
+        self._function = function
+
+    def search(self, questions: Sequence[str], k: int) -> list[list[Hit]]:
+        """The function's hits for each question, given under the first declared input."""
+        return self.search_inputs([{self.inputs[0]: question} for question in questions], k)
+
+    def search_inputs(self, inputs: Sequence[Mapping[str, Any]], k: int) -> list[list[Hit]]:
+        """The same for query inputs of several keys; an undeclared key is refused, not ignored.
+
+        `k` reaches the function only where it is declared, and a value the data set gives wins.
+        """
+        check_depth(k)
+        return [self._ask(dict(given), k) for given in inputs]
+
+    def describe(self) -> dict[str, Any]:
+        """Settings for the manifest."""
+        where = f"{self._function.__module__}.{getattr(self._function, '__qualname__', '?')}"
+        return {
+            "mode": self.mode,
+            "axis": self.axis,
+            "inputs": list(self.inputs),
+            "function": where,
+        }
+
+    def _ask(self, given: dict[str, Any], k: int) -> list[Hit]:
+        unknown = sorted(set(given) - set(self.inputs))
+        if unknown:
+            raise ParameterError(
+                f"{self.mode} does not take {', '.join(unknown)}; it takes {', '.join(self.inputs)}"
+            )
+        if "k" in self.inputs:
+            given.setdefault("k", k)
+        hits = [self._hit(row, rank) for rank, row in enumerate(self._function(**given), start=1)]
+        if len(hits) > k:
+            raise RetrievalError(f"{self.mode} gave {len(hits)} hits where {k} were asked for")
+        return hits
+
+    def _hit(self, row: tuple[Any, ...], rank: int) -> Hit:
+        if not 2 <= len(row) <= 4 or not isinstance(row[0], str) or not row[0]:
+            raise RetrievalError(
+                f"{self.mode} gave {row!r} at rank {rank}; give (id as text, score), or with text "
+                "and payload after them"
+            )
+        if isinstance(row[1], bool) or not math.isfinite(float(row[1])):
+            raise RetrievalError(f"{self.mode} gave {row[0]} the score {row[1]!r}")
+        return Hit(row[0], float(row[1]), rank, *row[2:])
+
+
+def from_callable(
+    function: Callable[..., Answer],
+    name: str,
+    axis: str = "score",
+    inputs: Sequence[str] = ("question", "k"),
+) -> CallableRetriever:
+    """A retriever of a function that gives (id, score), or (id, score, text), best first.
+
+    It is called with the declared `inputs` by name, of which the first is the question's text.
+
+    >>> fixed = from_callable(lambda question, k: [("a", 0.9), ("b", 0.1)][:k], "fixed")
+    >>> [hit.doc_id for hit in fixed.search(["why?"], 1)[0]]
+    ['a']
+    """
+    if not inputs or not name or name in ("keyword", "semantic", "hybrid"):
+        raise ParameterError(f"retriever {name!r}: give it a name of its own and an input")
+    return CallableRetriever(function, name, axis, inputs)
