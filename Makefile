@@ -49,7 +49,7 @@ list: setup ## List the executions in outputs/
 
 bench: ## Measure against the peers (installs them)
 	@$(if $(SETUP),$(SETUP) --extra test --extra bench)
-	@$(PY) -m tests.bench
+	@for bench in tests/bench/[a-z]*.py; do $(PY) $$bench || exit 1; done
 
 lock: ## Resolve pyproject.toml anew into requirements.lock (needs uv)
 	@$(PYTHON) -m evalkit lock

@@ -1,9 +1,10 @@
 """The command line: one sentence and an exit code, and nothing removed that runs did not make."""
 
-import os
+import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -117,17 +118,22 @@ def test_index_page_escapes_what_the_manifest_holds(outputs: Path) -> None:
     assert text.count("&lt;script&gt;") >= 7
 
 
-@pytest.mark.slow
-def test_lab_is_for_this_machine_and_has_a_token(tmp_path: Path) -> None:
-    """JupyterLab starts without options that open it to others, and without news."""
-    asked = subprocess.run(
-        [sys.executable, "-m", "evalkit", "lab", "--", "--show-config"],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
+def test_lab_is_for_this_machine_and_asks_no_one_for_news(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """JupyterLab keeps its own defaults (loopback, token); news and update checks are off."""
+    started: list[tuple[list[str], dict[str, str]]] = []
 
-    assert asked.returncode == 0
-    assert "token" not in asked.stdout
-    assert ".ip" not in asked.stdout
+    def run(command: list[str], *, env: dict[str, str], cwd: Path) -> SimpleNamespace:
+        started.append((command, env))
+        return SimpleNamespace(returncode=0)
+
+    monkeypatch.setattr(cli, "_ROOT", tmp_path)
+    monkeypatch.setattr(cli.subprocess, "run", run)
+
+    assert cli.main(["lab"]) == 0
+    ((command, environment),) = started
+    assert command == [sys.executable, "-m", "jupyterlab", str(tmp_path / "notebooks")]
+    settings = Path(environment["JUPYTERLAB_SETTINGS_DIR"])
+    (file,) = settings.rglob("notification.jupyterlab-settings")
+    assert json.loads(file.read_text()) == {"fetchNews": "false", "checkForUpdates": False}
