@@ -11,7 +11,7 @@ from typing import Any
 
 from evalkit import files
 from evalkit.datasets.native import judged_whole
-from evalkit.datasets.parsing import Row, read_json_rows, read_jsonl, read_text
+from evalkit.datasets.parsing import Row, markdown_files, read_json_rows, read_jsonl, read_text
 from evalkit.errors import DataError, LabelError
 from evalkit.records import Document, LabelledSet, Query
 
@@ -25,7 +25,10 @@ def read_golden(path: Path, vault: Path | None = None) -> LabelledSet:
     Kioku's form a path is matched as Kioku does (case, backslashes and a leading slash do not
     count) and becomes the note's own path; plain ids stay exactly as written.
     """
-    notes = {} if vault is None else _read_vault(vault)
+    notes = {
+        name: Document(name, file.stem, read_text(file))
+        for name, file in (markdown_files(vault) if vault else [])
+    }
     own = {plain_path(key): key for key in notes}
     if path.suffixes[:1] == [".jsonl"]:
         rows = list(read_jsonl(path))
@@ -69,18 +72,6 @@ def plain_path(path: str) -> str:
     'salud/burnout laboral.md'
     """
     return path.strip().replace("\\", "/").lstrip("/").lower()
-
-
-def _read_vault(vault: Path) -> dict[str, Document]:
-    paths = sorted(path for path in vault.rglob("*.md") if path.is_file())
-    if not paths:
-        raise DataError("no Markdown note in this vault", path=str(vault))
-    notes: dict[str, Document] = {}
-    for path in paths:
-        key = path.relative_to(vault).as_posix()
-        Row({}, path, 1).as_id(key, "file name")
-        notes[key] = Document(key, path.stem, read_text(path), {})
-    return notes
 
 
 def _read_query(row: Row, own: Mapping[str, str]) -> Query:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evalkit import files
-from evalkit.datasets.parsing import Row, read_jsonl, read_text
+from evalkit.datasets.parsing import Row, markdown_files, read_jsonl, read_text
 from evalkit.errors import DataError, LabelError
 from evalkit.records import Document, LabelledSet, Query, Requirement
 
@@ -22,7 +22,14 @@ def read_native(folder: Path) -> LabelledSet:
     """Reads a native folder; a judgment key `document#chunk` gets the set's chunking appended."""
     frame = _read_header(folder / "set.toml")
     corpus = folder / "corpus.jsonl"
-    documents = _read_corpus(corpus) if corpus.exists() else _read_folder(folder / "documents")
+    documents = (
+        _read_corpus(corpus)
+        if corpus.exists()
+        else tuple(
+            _read_document(name.removesuffix(".md"), path)
+            for name, path in markdown_files(folder / "documents")
+        )
+    )
     known = {document.document_id for document in documents}
     queries = _read_queries(folder / "queries.jsonl", frame, known)
     return sealed(replace(frame, documents=documents, queries=queries))
@@ -163,17 +170,8 @@ def _read_corpus(path: Path) -> tuple[Document, ...]:
     return tuple(documents.values())
 
 
-def _read_folder(folder: Path) -> tuple[Document, ...]:
-    paths = sorted(folder.rglob("*.md"))
-    if not paths:
-        raise DataError("no corpus.jsonl beside it, and no Markdown file in it", path=str(folder))
-    return tuple(_read_document(path, folder) for path in paths)
-
-
-def _read_document(path: Path, folder: Path) -> Document:
-    key = path.relative_to(folder).as_posix().removesuffix(".md")
+def _read_document(key: str, path: Path) -> Document:
     row, text = Row({}, path, 1), read_text(path)
-    row.as_id(key, "file name")
     fields: dict[str, str] = {}
     if not text.startswith("---\n"):
         row.refuse("expected front matter: a line ---, lines `key: value`, a line ---")

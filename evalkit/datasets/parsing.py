@@ -52,6 +52,15 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
             yield number, line
 
 
+def markdown_files(folder: Path) -> list[tuple[str, Path]]:
+    """The Markdown files below a folder by their paths in it; hidden ones (checkpoints) are not."""
+    found = ((path.relative_to(folder), path) for path in sorted(folder.rglob("*.md")))
+    shown = [(rel, path) for rel, path in found if not any(p[0] == "." for p in rel.parts)]
+    if not shown:
+        raise DataError("no Markdown file in this folder", path=str(folder))
+    return [(Row({}, path, None).as_id(rel.as_posix(), "file name"), path) for rel, path in shown]
+
+
 def parse_json(text: str, path: Path, line: int | None = None) -> Any:
     """JSON without what readers disagree on: a key twice, NaN, infinity, half characters."""
 

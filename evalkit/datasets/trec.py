@@ -220,7 +220,7 @@ def _by_line(data: bytes, path: Path, layout: Layout) -> Iterator[tuple[int, lis
         fields = [field for field in re.split("[ \t]+", written) if field]
         if not fields:
             continue
-        problem = _problem(fields, written, layout)
+        problem = _problem(fields, layout)
         if fields[0].startswith("#"):
             if not problem:
                 found = (
@@ -233,7 +233,7 @@ def _by_line(data: bytes, path: Path, layout: Layout) -> Iterator[tuple[int, lis
         yield line, fields
 
 
-def _problem(fields: list[str], written: str, layout: Layout) -> str:
+def _problem(fields: list[str], layout: Layout) -> str:
     wanted, names = len(layout.columns), " ".join(layout.columns)
     if len(fields) < wanted or (len(fields) > wanted and not layout.open_ended):
         return f"expected {wanted} fields ({names}), found {len(fields)}"
@@ -244,9 +244,7 @@ def _problem(fields: list[str], written: str, layout: Layout) -> str:
     score = values.get("score", "0")
     if not NUMBER.fullmatch(score) or not math.isfinite(float(score)):
         return f"the score must be a finite number, found {score!r}"
-    tabbed = [field.strip(" ") for field in written.split("\t")]
-    blank_in_id = len(tabbed) == wanted and tabbed[: wanted - 1] != fields[: wanted - 1]
-    if blank_in_id or (len(fields) > wanted and NUMBER.fullmatch(fields[wanted - 1])):
+    if len(fields) > wanted and NUMBER.fullmatch(fields[wanted - 1]):
         return f"found {len(fields)} fields ({names}): an id in a TREC file cannot hold a blank"
     return ""
 
@@ -257,9 +255,9 @@ def _line_of(path: Path, row: int, layout: Layout) -> int:
 
 
 def _disagreements(run: pa.Table) -> tuple[list[int], bool]:
-    """Rows whose step in rank contradicts their step in score; whether all rows could be compared.
+    """Rows that score higher than the row before them, of the same query; whether that is telling.
 
-    A row is compared with the one before it, so each query must stand in one block, in rank order.
+    It is where each query stands in one block, in rank order.
     """
     before, after = run.slice(0, run.num_rows - 1), run.slice(1)
     same = pc.equal(before["query_id"], after["query_id"])
@@ -268,9 +266,7 @@ def _disagreements(run: pa.Table) -> tuple[list[int], bool]:
     first = run["query_id"][0]
     distinct = heads.unique()
     blocks = len(distinct) == len(heads) and not pc.any(pc.equal(distinct, first)).as_py()
-    better = pc.greater(after["score"], before["score"])
-    changed = pc.not_equal(after["score"], before["score"])
-    wrong = pc.and_(pc.and_(same, changed), pc.xor(better, fell))
+    wrong = pc.and_(same, pc.greater(after["score"], before["score"]))
     rows: list[Any] = pc.indices_nonzero(wrong).to_pylist()
     return [row + 1 for row in rows], blocks and not pc.any(pc.and_(same, fell)).as_py()
 

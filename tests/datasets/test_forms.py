@@ -224,6 +224,7 @@ def test_the_golden_lint_names_query_and_path(tmp_path):
         ('[{"id": "a", "query": " ", "relevant": []}]', "empty text"),
         ('[{"id": "a", "query": "x", "relevant": ["b", "b"]}]', "stands twice"),
         ('[{"id": "a", "query": "x", "relevant": [{"path": "b", "grade": "3"}]}]', "an integer"),
+        ('[{"id": "a", "query": "x", "relevant": [{"path": "b", "grade": true}]}]', "bool true"),
         ('[\n{"id": "a", "query": "x", "relevant": []},\n{"id": "a"}]', ":3: .*'query|question"),
     ],
 )

@@ -156,6 +156,16 @@ def test_missing_parts_are_named(tmp_path):
         load(tmp_path)
 
 
+def test_hidden_files_are_no_documents(tmp_path):
+    """JupyterLab leaves checkpoints beside what was opened; they are not read (by definition)."""
+    folder_of(tmp_path)
+    hidden = tmp_path / "documents" / ".ipynb_checkpoints"
+    hidden.mkdir()
+    (hidden / "a-checkpoint.md").write_text(DOCUMENT)
+
+    assert [document.document_id for document in load(tmp_path).documents] == ["a"]
+
+
 def test_a_grade_off_the_scale_is_a_label_error(tmp_path):
     """Labels that contradict the set are told from files that cannot be read (by definition)."""
     with pytest.raises(LabelError):
