@@ -77,26 +77,22 @@ def read(execution: Execution, mode: str) -> Seen:
     return Seen(execution.read_frame(f"evidence-{mode}"), outcomes, axis, threshold, counts)
 
 
-def review(
-    evidence: pd.DataFrame,
-    outcomes: pd.DataFrame,
-    threshold: float | None,
-    *,
-    answerable: bool = False,
-) -> pd.DataFrame:
+def review(seen: Seen, *, answerable: bool = False) -> pd.DataFrame:
     """One row a question, worst first, with what it would have been answered from.
 
     For unsupported questions the worst has the highest score; for answerable ones (those that
     the threshold turned away) the lowest. Columns: query_id, question, category, top_score,
-    accepted (at the threshold), doc_id, text, nearest (the answerable question that shares most
+    accepted (at the threshold), doc_id, text.
     """
     import pandas as pd
 
+    outcomes = seen.outcomes
     asked = outcomes[(outcomes["answerable"] == answerable) & outcomes["top_score"].notna()]
-    accepted = asked["top_score"] >= (float("-inf") if threshold is None else threshold)
+    least = float("-inf") if seen.threshold is None else seen.threshold
+    accepted = asked["top_score"] >= least
     if answerable:
         asked, accepted = asked[~accepted], accepted[~accepted]
-    first = evidence[evidence["rank"] == 1].set_index("query_id")
+    first = seen.evidence[seen.evidence["rank"] == 1].set_index("query_id")
     table = pd.DataFrame(
         {
             "query_id": asked["query_id"],
@@ -162,13 +158,14 @@ def findings(path: str, labelled: LabelledSet) -> pd.DataFrame:
     return table.loc[table["verdict"] != "", list(FINDINGS)].reset_index(drop=True)
 
 
-def page(table: pd.DataFrame, number: int, size: int) -> pd.DataFrame:
-    """The rows of one page, counted from 1; a page beyond the end is empty."""
-    return table.iloc[(number - 1) * size : number * size]
+def explained(
+    reviewed: pd.DataFrame, labelled: LabelledSet, *, page: int, size: int
+) -> pd.DataFrame:
+    """The rows of one page (from 1), with the nearest answerable question and why it is near.
 
-
-def explained(table: pd.DataFrame, labelled: LabelledSet) -> pd.DataFrame:
-    """Adds, for the rows of a page, the nearest answerable question and why it is a near miss."""
+    Only these rows are compared with every answerable question; a page beyond the end is empty.
+    """
+    table = reviewed.iloc[(page - 1) * size : page * size]
     others = [query for query in labelled.queries if query.answerable]
     described = [
         _near(str(question), str(doc_id), str(text), str(category), str(query_id), others)
