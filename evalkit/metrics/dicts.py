@@ -12,7 +12,7 @@ import math
 import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
-from itertools import chain, compress, pairwise, repeat
+from itertools import chain, compress, repeat
 from typing import Any, Final
 
 import numpy as np
@@ -22,7 +22,7 @@ from evalkit.errors import DataError, MetricError
 from evalkit.metrics.hits import Floats, Hits, Ints
 from evalkit.metrics.policy import MetricPolicy
 from evalkit.metrics.ranking import HIGHEST_GRADE
-from evalkit.metrics.ranks import place_of, sorted_rows, tied_groups
+from evalkit.metrics.ranks import blocks, place_of, sorted_rows, tied_groups
 
 Run = Mapping[str, Mapping[str, float]]
 Judgments = Mapping[str, Mapping[str, int]]
@@ -47,9 +47,8 @@ def hits_in_dicts(run: Run, qrels: Judgments, policy: MetricPolicy, need_all: bo
         wanted = np.flatnonzero(level)
         query, level = query[wanted], level[wanted]
     first = np.searchsorted(query, np.arange(n + 1))
-    block = (np.cumsum(length) - length) // _BLOCK
     hits = [(query[:0], query[:0], level[:0])]
-    for a, b in pairwise([0, *(np.flatnonzero(np.diff(block)) + 1).tolist(), n]):
+    for a, b, _ in blocks(length, _BLOCK):
         here = slice(first[a], first[b])
         part = _Block(query_ids[a:b], rankings[a:b], judged[a:b], length[a:b], need_all)
         found = part.hits(query[here] - a, level[here], by_score=policy.order == "trec_eval")

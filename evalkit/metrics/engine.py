@@ -23,37 +23,40 @@ from evalkit.metrics.ranking import harmonic_mean
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
     from evalkit.metrics.columns import Qrels
 
 
 def evaluate(
-    run: Run | pd.DataFrame,
-    qrels: Judgments | pd.DataFrame | Qrels,
+    run: Run | pd.DataFrame | pa.Table,
+    qrels: Judgments | pd.DataFrame | pa.Table | Qrels,
     metrics: Sequence[str],
     *,
     policy: MetricPolicy = POLICY,
     complete: bool = False,
 ) -> Scores:
-    """Every metric of every judged query, from dicts or from frames.
+    """Every metric of every judged query, from dicts, pandas frames or Arrow tables.
 
-    `run` is {query: {doc: score}} or a frame `query_id, doc_id, score[, rank]`; `qrels` is
-    {query: {doc: grade}}, a frame `query_id, doc_id, grade`, or `columns.Qrels` prepared once
-    for many runs. `complete` says the set claims complete judgments, so that an unjudged
+    `run` is {query: {doc: score}} or has the columns `query_id, doc_id, score[, rank]`; `qrels`
+    is {query: {doc: grade}}, or has `query_id, doc_id, grade`, or is `columns.Qrels`, prepared
+    once for many runs. `complete` says the set claims complete judgments, so that an unjudged
     document is refused under `unjudged="error_if_complete"`.
 
     >>> evaluate({"q": {"x": 2.0, "a": 1.0}}, {"q": {"a": 1}}, ["MRR", "P@5"]).values.tolist()
     [[0.5, 0.2]]
     """
     asked, names = asked_for(tuple(metrics), policy)
+    need_all = needs_all_judged(asked, complete)
     if isinstance(run, Mapping) and isinstance(qrels, Mapping):
-        hits = hits_in_dicts(run, qrels, policy, needs_all_judged(asked, complete))
-        return score(hits, asked, names, complete)
+        return score(hits_in_dicts(run, qrels, policy, need_all), asked, names, complete)
     if isinstance(run, Mapping) or isinstance(qrels, Mapping):
-        raise DataError("run and judgments are of two kinds: give two dicts, or two frames")
+        raise DataError("run and judgments are of two kinds: give two dicts, or two tables")
     from evalkit.metrics import columns  # pyarrow is loaded only for those who use tables
 
-    return columns.evaluate_frames(run, qrels, metrics, policy=policy, complete=complete)
+    prepared = qrels if isinstance(qrels, columns.Qrels) else columns.Qrels.of(qrels)
+    hits = columns.hits_in_columns(run, prepared, policy, need_all)
+    return score(hits, asked, names, complete)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

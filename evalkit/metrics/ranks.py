@@ -6,10 +6,26 @@ The scores of each query's documents stand in a row; the rows follow one another
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 
 from evalkit.metrics.hits import Floats, Ints
+
+
+def blocks(length: Ints, size: int) -> Iterator[tuple[int, int, slice]]:
+    """Whole rows of about `size` places together: numbers of the rows, and their places.
+
+    >>> list(blocks(np.array([2, 2, 1]), 3))
+    [(0, 2, slice(0, 4, None)), (2, 3, slice(4, 5, None))]
+    """
+    end = np.cumsum(length)
+    edges = np.flatnonzero(np.diff((end - length) // size)) + 1
+    for a, b in pairwise([0, *edges.tolist(), len(length)]):
+        if a < b:
+            yield a, b, slice(int(end[a] - length[a]), int(end[b - 1]))
 
 
 def sorted_rows(
