@@ -192,7 +192,7 @@ def short(doc_ids: Iterable[str]) -> list[str]:
 def _cell(value: Any, form: str | None) -> str:
     text = _plain(value, form)
     kind = ""
-    if isinstance(value, Real) and not isinstance(value, bool):
+    if isinstance(value, Real) and text not in ("True", "False"):
         kind = ' class="ek-number"'
     elif len(text) > _SENTENCE:
         kind = ' class="ek-text"'

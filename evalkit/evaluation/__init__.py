@@ -20,6 +20,7 @@ from evalkit.evaluation.describing import (
     recall_against_facts,
     under_two_policies,
 )
+from evalkit.evaluation.scoring import score
 
 __all__ = [
     "EVIDENCE_METRICS",
@@ -39,6 +40,7 @@ __all__ = [
     "prefix_sentence",
     "questions",
     "recall_against_facts",
+    "score",
     "status",
     "under_two_policies",
     "worst",

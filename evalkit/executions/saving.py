@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from evalkit.datasets import trec
+from evalkit.errors import DataError
 from evalkit.evaluation import Evaluation, Plan, counts, ideal, means, status
 from evalkit.executions.store import Execution
 from evalkit.records import LabelledSet
@@ -30,7 +31,7 @@ def save(
     for each in evaluations:
         execution.write_frame(f"run-{each.mode}", each.run)
         execution.write_frame(f"evidence-{each.mode}", each.evidence)
-        trec.write_run(execution.folder / f"run-{each.mode}.trec", each.run, tag=each.mode)
+        _write_trec(execution, each)
     results = pd.concat([_with_mode(each.results, each) for each in evaluations])
     outcomes = pd.concat([_with_mode(each.outcomes, each) for each in evaluations])
     execution.write_frame("results", results)
@@ -39,6 +40,18 @@ def save(
     summary = summarise(labelled, evaluations, ceilings, plan)
     execution.write_json("summary", summary)
     return summary
+
+
+def _write_trec(execution: Execution, evaluation: Evaluation) -> None:
+    """The run in TREC form, unless an id holds a blank, which that form cannot say."""
+    name = f"run-{evaluation.mode}.trec"
+    try:
+        trec.write_run(execution.folder / name, evaluation.run, tag=evaluation.mode)
+    except DataError as problem:
+        reason = str(problem)
+        execution.record(
+            lambda manifest: manifest.setdefault("left_out", {}).update({name: reason})
+        )
 
 
 def record(
