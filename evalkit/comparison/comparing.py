@@ -6,12 +6,13 @@ only when their recorded inputs differ in nothing but what was said to vary.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evalkit.comparison.rules import NOT_COMPARABLE, Rule, undeclared, verdict, word
 from evalkit.errors import ExecutionError, ParameterError
 from evalkit.executions import Execution, differences
 from evalkit.metrics import paired, uncertainty
@@ -19,51 +20,8 @@ from evalkit.metrics import paired, uncertainty
 if TYPE_CHECKING:
     import pandas as pd
 
-IMPROVED, HELD, REGRESSED = "IMPROVED", "HELD", "REGRESSED"
-UNDERPOWERED, NOT_COMPARABLE = "UNDERPOWERED", "NOT COMPARABLE"
-KEEP = (IMPROVED, HELD)  # the "improve or hold" rule: a change with one of these may be kept
-
-# What else changes when the thing named changes; everything beyond is a second difference.
-_VARIES = {
-    "mode": ("mode", "axis", "retrieval", "embedder"),
-    "embedder": ("embedder", "retrieval"),
-    "chunking": ("chunking", "chunks"),
-    "retrieval": ("retrieval",),
-    "judgments": ("set.fingerprints.judgments", "set.version"),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """What counts as better: declared before looking.
-
-    `smallest` is the smallest difference in the mean that matters to anyone; `alpha` the level
-    of the tests after Holm's adjustment, and one minus the confidence of the intervals.
-    """
-
-    metric: str = "nDCG"
-    cutoff: str = "5"
-    smallest: float = 0.02
-    alpha: float = 0.05
-    varying: str = "mode"
-    override: bool = False
-    seed: int = 0
-
-    @property
-    def reading(self) -> str:
-        """The axis label of a figure of differences."""
-        return f"{self.metric}@{self.cutoff}, candidate minus baseline"
-
-    def __post_init__(self) -> None:
-        if self.smallest <= 0 or not 0 < self.alpha < 1:
-            raise ParameterError(
-                f"smallest {self.smallest} and alpha {self.alpha}: give the smallest difference "
-                "that matters, above 0, and a level between 0 and 1."
-            )
-        if self.varying and self.varying not in _VARIES:
-            raise ParameterError(
-                f"varying {self.varying!r}: say which one input was changed: {', '.join(_VARIES)}."
-            )
+_KEYS = ["metric", "cutoff"]
+_VALUES = ("baseline", "candidate", "difference")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,16 +55,18 @@ class Side:
 
     def values(self) -> pd.Series[float]:
         """Values by (query_id, metric, cutoff)."""
-        return self.frame("results").set_index(["query_id", "metric", "cutoff"])["value"]
+        return self.frame("results").set_index(["query_id", *_KEYS])["value"]
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The verdict with everything it rests on.
+    """The verdict with everything it rests on; `notes` say what was left out or overridden.
 
     `table`: one row a metric, cutoff and slice ("all" or a category). `questions`: query_id,
-    category, baseline, candidate, difference under the rule's metric. `unpaired`: questions that
-    only one side scored. `differing`: inputs that differ, `undeclared` those nobody declared.
+    category, baseline, candidate, difference under the rule's metric. `unpaired`: answerable
+    questions that were not scored by both. `differing`: inputs that differ, `undeclared` those
+    nobody declared. `environment`: package versions, code and machine where they differ, which is
+    reported and does not forbid a comparison: a change of code is what is mostly compared.
     """
 
     baseline: str
@@ -115,169 +75,158 @@ class Comparison:
     reasons: tuple[str, ...]
     table: pd.DataFrame
     questions: pd.DataFrame
+    notes: tuple[str, ...]
     unpaired: tuple[str, ...]
     differing: Mapping[str, tuple[Any, Any]]
     undeclared: tuple[str, ...]
+    environment: Mapping[str, tuple[Any, Any]]
 
 
 def compare(baseline: Side, candidate: Side, rule: Rule) -> Comparison:
-    """Compares two sides by the rule; see `verdict` for what each word means."""
-    differing = differences(baseline.inputs(), candidate.inputs())
-    allowed = _VARIES.get(rule.varying, ())
-    undeclared = tuple(
-        name
-        for name in differing
-        if not any(name == each or name.startswith(f"{each}.") for each in allowed)
-    )
-    both, unpaired = _paired(baseline, candidate)
-    columns = {(metric, cutoff) for _, metric, cutoff in both.index}
-    if (rule.metric, rule.cutoff) not in columns:
-        scored = sorted({f"{metric}@{cutoff}" for metric, cutoff in columns})
+    """Compares two sides by the rule; `rules.word` says what each verdict means."""
+    both = _paired(baseline, candidate)
+    scored = {f"{metric}@{cutoff}" for _, metric, cutoff in both.index}
+    wanted = [f"{metric}@{rule.cutoff}" for metric in rule.declared]
+    if missing := [name for name in wanted if name not in scored]:
         raise ParameterError(
-            f"{rule.metric}@{rule.cutoff} was not scored by both; choose from {', '.join(scored)}."
+            f"{', '.join(missing)}: not scored by both; choose from {', '.join(sorted(scored))}."
         )
+    questions = both.xs((rule.metric, rule.cutoff), level=_KEYS).reset_index()
+    answerable = _answerable(baseline) | _answerable(candidate)
+    unpaired = tuple(sorted(answerable - set(questions["query_id"])))
+    differing = differences(baseline.inputs(), candidate.inputs())
     table = _table(both, rule)
-    questions = _at(both, rule.metric, rule.cutoff).reset_index()
-    word, reasons = verdict(table, rule)
-    if undeclared and not rule.override:
-        word = NOT_COMPARABLE
-        reasons = (
-            f"{len(undeclared)} inputs differ that were not declared to vary: "
-            f"{', '.join(undeclared[:5])}. Nothing below says which of them moved the numbers.",
-        )
+    said, reasons = verdict(table, rule)
+    forbidden = list(_objections(undeclared(differing, rule), unpaired, len(answerable), rule))
+    notes: tuple[str, ...] = ()
+    if forbidden and not rule.override:
+        said, reasons = NOT_COMPARABLE, tuple(forbidden)
+    elif forbidden:
+        notes = tuple(f"Overridden: {sentence}" for sentence in forbidden)
+    elif unpaired:
+        notes = (f"Left out, not scored by both: {', '.join(unpaired)}.",)
     return Comparison(
-        baseline.name,
-        candidate.name,
-        word,
-        reasons,
-        table,
-        questions,
-        unpaired,
-        differing,
-        undeclared,
+        baseline=baseline.name,
+        candidate=candidate.name,
+        verdict=said,
+        reasons=(*reasons, *notes),
+        notes=notes,
+        table=table,
+        questions=questions,
+        unpaired=unpaired,
+        differing=differing,
+        undeclared=undeclared(differing, rule),
+        environment=_environment(baseline, candidate),
     )
 
 
-def verdict(table: pd.DataFrame, rule: Rule) -> tuple[str, tuple[str, ...]]:
-    """The word for the rule's metric over all questions, and why.
-
-    IMPROVED / REGRESSED  adjusted p <= alpha and the difference is at least `smallest`.
-    HELD                  the interval excludes a loss of `smallest`: no harm that matters.
-    UNDERPOWERED          neither: this many questions cannot tell.
-    """
-    rows = table[(table["metric"] == rule.metric) & (table["cutoff"] == rule.cutoff)]
-    row = rows[rows["slice"] == "all"].iloc[0]
-    said = [
-        f"{rule.metric}@{rule.cutoff} changed by {row['difference']:+.3f} "
-        f"({1 - rule.alpha:.0%} interval {row['low']:+.3f} to {row['high']:+.3f}, adjusted "
-        f"p = {row['p_adjusted']:.3g}) over {row['n']} questions: {row['wins']} better, "
-        f"{row['ties']} equal, {row['losses']} worse.",
-        f"The smallest effect that matters was set to {rule.smallest:g}; this many questions "
-        f"would show one of {row['detectable']:.3f} four times in five.",
-    ]
-    clear = row["p_adjusted"] <= rule.alpha and abs(row["difference"]) >= rule.smallest
-    if clear:
-        word = IMPROVED if row["difference"] > 0 else REGRESSED
-    elif row["low"] > -rule.smallest:
-        word = HELD
-    else:
-        word = UNDERPOWERED
-        said.append(f"About {row['needed']:,} questions would be needed to tell.")
-    fallen = rows[(rows["slice"] != "all") & (rows["difference"] <= -rule.smallest)]
-    if row["difference"] >= 0 and len(fallen):
-        named = ", ".join(
-            f"{name} ({change:+.3f}, adjusted p = {p:.3g})"
-            for name, change, p in zip(
-                fallen["slice"], fallen["difference"], fallen["p_adjusted"], strict=True
-            )
+def _objections(
+    names: tuple[str, ...], unpaired: tuple[str, ...], answerable: int, rule: Rule
+) -> Iterator[str]:
+    """Why two sides may not be compared, if so."""
+    if names:
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        yield (
+            f"{len(names)} inputs differ that were not declared to vary: "
+            f"{', '.join(names[:5])}{more}. Nothing tells which of them moved the numbers."
         )
-        said.append(f"Alarm: the mean did not fall, but these categories did: {named}.")
-    return word, tuple(said)
+    if len(unpaired) > rule.unpaired * answerable:
+        more = f" and {len(unpaired) - 10} more" if len(unpaired) > 10 else ""
+        yield (
+            f"{len(unpaired)} of {answerable} answerable questions were not scored by both: "
+            f"{', '.join(unpaired[:10])}{more}. The rest may be the easier ones."
+        )
 
 
-def movers(comparison: Comparison, most: int = 5) -> pd.DataFrame:
-    """The questions that moved most, losses first; ties by id, so that the list repeats."""
+def _paired(baseline: Side, candidate: Side) -> pd.DataFrame:
+    """Both values, their difference and the category by (query_id, metric, cutoff)."""
     import pandas as pd
 
-    moved = comparison.questions[comparison.questions["difference"] != 0]
-    moved = moved.sort_values(["difference", "query_id"])
-    lost, won = moved[moved["difference"] < 0].head(most), moved[moved["difference"] > 0]
-    return pd.concat([lost, won.tail(most)[::-1]], ignore_index=True)
-
-
-def side_by_side(baseline: Side, candidate: Side, query_id: str) -> pd.DataFrame:
-    """Both rankings of one question, rank by rank, with grades; entered and left are marked."""
-    shown = []
-    for side, name in ((baseline, "baseline"), (candidate, "candidate")):
-        evidence = side.execution.read_frame(f"evidence-{side.mode}")
-        rows = evidence[evidence["query_id"] == query_id].set_index("rank")
-        shown.append(rows[["doc_id", "grade"]].add_prefix(f"{name} "))
-    both = shown[0].join(shown[1], how="outer")
-    old, new = set(both["baseline doc_id"].dropna()), set(both["candidate doc_id"].dropna())
-    both["entered or left"] = [
-        ", ".join(
-            word
-            for word, doc, other in (("left", left, new), ("entered", right, old))
-            if isinstance(doc, str) and doc not in other
-        )
-        for left, right in zip(both["baseline doc_id"], both["candidate doc_id"], strict=True)
-    ]
-    return both.reset_index()
-
-
-def _paired(baseline: Side, candidate: Side) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """Differences by (query_id, metric, cutoff) over the questions both scored, and the rest."""
-    import pandas as pd
-
-    both = pd.concat(
-        {"baseline": baseline.values(), "candidate": candidate.values()}, axis=1, join="inner"
-    ).dropna()
+    sides = {"baseline": baseline.values(), "candidate": candidate.values()}
+    both = pd.concat(sides, axis=1, join="inner").dropna()
     both["difference"] = both["candidate"] - both["baseline"]
-    outcomes = baseline.frame("outcomes").set_index("query_id")
-    ids = both.index.get_level_values("query_id")
-    both["category"] = outcomes["category"].reindex(ids).to_numpy()
-    answerable = set(outcomes.index[outcomes["answerable"]])
-    answerable |= set(candidate.frame("outcomes").query("answerable")["query_id"])
-    return both, tuple(sorted(answerable - set(ids)))
+    categories = baseline.frame("outcomes").set_index("query_id")["category"]
+    both["category"] = categories.reindex(both.index.get_level_values("query_id")).to_numpy()
+    return both
+
+
+def _answerable(side: Side) -> set[str]:
+    outcomes = side.frame("outcomes")
+    return set(outcomes.loc[outcomes["answerable"], "query_id"])
+
+
+def _environment(baseline: Side, candidate: Side) -> dict[str, Any]:
+    old, new = (side.execution.manifest.get("environment", {}) for side in (baseline, candidate))
+    return differences(old, new)
 
 
 def _table(both: pd.DataFrame, rule: Rule) -> pd.DataFrame:
-    """One row a metric, cutoff and slice.
+    """One row a metric, cutoff and slice, with its word.
 
-    The rule's metric over all questions was declared before looking and keeps its own p; every
-    other row is one of many looks, and Holm's rule adjusts them as one family.
+    The rule's metrics over all questions were declared before looking and are adjusted among
+    themselves (one alone keeps its p); every other row is one of many looks, and Holm's rule
+    adjusts all those as one family.
     """
     import pandas as pd
 
-    rows = []
-    slices = {"all": both, **dict(iter(both.groupby("category")))}
-    for name, part in slices.items():
-        # Each metric keeps the questions it is defined for; shared signs need whole rows.
-        wide = part.reset_index().pivot_table("difference", "query_id", ["metric", "cutoff"])
-        for columns in _same_questions(wide):
-            table = wide[columns].dropna()
-            p = paired.sign_flip(table.to_numpy(), seed=rule.seed)
-            rng = np.random.default_rng(rule.seed)
-            lows, highs = uncertainty.mean_intervals(
-                table.to_numpy(), rng, level=1 - rule.alpha, method="BCa bootstrap"
-            )
-            for column, *tested in zip(columns, p, lows, highs, strict=True):
-                here = _at(part, *column)
-                rows.append(_row(str(name), column, here, tested, rule))
-    frame = pd.DataFrame(rows)
-    declared = (frame["slice"] == "all") & (frame["metric"] == rule.metric)
-    declared &= frame["cutoff"] == rule.cutoff
-    frame["p_adjusted"] = frame["p"]
-    frame.loc[~declared, "p_adjusted"] = paired.holm(frame.loc[~declared, "p"].to_numpy())
+    slices = [("all", both)]
+    for name, part in both[both["category"] != ""].groupby("category"):
+        slices.append((str(name) if name != "all" else "category all", part))
+    frame = pd.DataFrame([row for name, part in slices for row in _rows(name, part, rule)])
+    declared = (frame["slice"] == "all") & (frame["cutoff"] == rule.cutoff)
+    declared &= frame["metric"].isin(rule.declared)
+    for family in (declared, ~declared):
+        frame.loc[family, "p_adjusted"] = paired.holm(frame.loc[family, "p"].to_numpy())
+    frame["verdict"] = [word(dict(row), rule) for _, row in frame.iterrows()]
     return frame
 
 
-def _at(both: pd.DataFrame, metric: str, cutoff: str) -> pd.DataFrame:
-    index = both.index
-    wanted = (index.get_level_values("metric") == metric) & (
-        index.get_level_values("cutoff") == cutoff
-    )
-    return both[wanted].droplevel(["metric", "cutoff"])
+def _rows(name: str, part: pd.DataFrame, rule: Rule) -> Iterator[dict[str, Any]]:
+    """Rows of one slice, in the order the metrics were scored."""
+    flat = part.reset_index()
+    wide = {side: flat.pivot_table(side, "query_id", _KEYS) for side in _VALUES}
+    order = dict.fromkeys(zip(flat["metric"], flat["cutoff"], strict=True))
+    found = {}
+    for columns in _same_questions(wide["difference"]):
+        # Shared signs need whole rows: metrics defined for the same questions are tested together.
+        change = wide["difference"][columns].dropna().to_numpy()
+        tested = zip(
+            columns,
+            paired.sign_flip(change, seed=rule.seed),
+            *uncertainty.mean_intervals(
+                change, np.random.default_rng(rule.seed), level=1 - rule.alpha
+            ),
+            strict=True,
+        )
+        for (column, *numbers), values in zip(tested, change.T, strict=True):
+            found[column] = {
+                "slice": name,
+                "metric": column[0],
+                "cutoff": column[1],
+                "n": len(values),
+                **{side: float(wide[side][column].mean()) for side in _VALUES},
+                **dict(zip(("p", "low", "high"), map(float, numbers), strict=True)),
+                **_counted(values, rule),
+            }
+    yield from (found[column] for column in order)
+
+
+def _counted(change: np.ndarray[Any, Any], rule: Rule) -> dict[str, Any]:
+    """Wins, ties, losses; the effect so many questions would show, and how many `smallest` needs.
+
+    One question has no spread: nothing is detectable, and any number needed is unknown (0).
+    """
+    spread = float(change.std(ddof=1)) if len(change) > 1 else float("nan")
+    needed = 0
+    if len(change) > 1:
+        needed = paired.questions_needed(rule.smallest, spread, alpha=rule.alpha)
+    return {
+        "wins": int((change > 0).sum()),
+        "ties": int((change == 0).sum()),
+        "losses": int((change < 0).sum()),
+        "detectable": paired.detectable(spread, len(change), alpha=rule.alpha),
+        "needed": needed,
+    }
 
 
 def _same_questions(wide: pd.DataFrame) -> list[list[Any]]:
@@ -286,35 +235,3 @@ def _same_questions(wide: pd.DataFrame) -> list[list[Any]]:
     for column in wide.columns:
         groups.setdefault(wide[column].notna().to_numpy().tobytes(), []).append(column)
     return list(groups.values())
-
-
-def _row(
-    name: str,
-    column: tuple[str, str],
-    here: pd.DataFrame,
-    tested: Sequence[float],
-    rule: Rule,
-) -> dict[str, Any]:
-    change = here["difference"]
-    spread = float(change.std(ddof=1)) if len(change) > 1 else float("nan")
-    needed = (
-        0 if spread != spread else paired.questions_needed(rule.smallest, spread, alpha=rule.alpha)
-    )
-    p_value, low, high = (float(number) for number in tested)
-    return {
-        "slice": name,
-        "metric": column[0],
-        "cutoff": column[1],
-        "n": len(change),
-        "baseline": float(here["baseline"].mean()),
-        "candidate": float(here["candidate"].mean()),
-        "difference": float(change.mean()),
-        "low": low,
-        "high": high,
-        "p": p_value,
-        "wins": int((change > 0).sum()),
-        "ties": int((change == 0).sum()),
-        "losses": int((change < 0).sum()),
-        "detectable": paired.detectable(spread, len(change), alpha=rule.alpha),
-        "needed": needed,
-    }

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from evalkit.comparison.comparing import Comparison, Rule, Side, movers, side_by_side
+from evalkit.comparison.comparing import Comparison, Side
+from evalkit.comparison.rules import Rule
 from evalkit.errors import ParameterError
 from evalkit.executions import Execution, current, find
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _SHOWN = ["metric", "cutoff", "slice", "n", "baseline", "candidate", "difference", "low", "high"]
-_TESTED = ["p_adjusted", "wins", "ties", "losses", "detectable", "needed"]
+_TESTED = ["p_adjusted", "wins", "ties", "losses", "detectable", "needed", "verdict"]
 
 
 def sides(parameters: Any) -> tuple[Side, Side, Rule]:
@@ -65,6 +66,38 @@ def by_category(comparison: Comparison, rule: Rule) -> pd.DataFrame:
     return table[at][[name for name in _SHOWN if name not in ("metric", "cutoff")] + _TESTED]
 
 
+def movers(comparison: Comparison, most: int = 5) -> pd.DataFrame:
+    """The questions that moved most, losses first; ties by id, so that the list repeats."""
+    import pandas as pd
+
+    change = comparison.questions["difference"]
+    lost = comparison.questions[change < 0].sort_values(["difference", "query_id"])
+    won = comparison.questions[change > 0].sort_values(
+        ["difference", "query_id"], ascending=[False, True]
+    )
+    return pd.concat([lost.head(most), won.head(most)], ignore_index=True)
+
+
+def side_by_side(baseline: Side, candidate: Side, query_id: str) -> pd.DataFrame:
+    """Both rankings of one question, rank by rank, with grades; entered and left are marked."""
+    shown = []
+    for side, name in ((baseline, "baseline"), (candidate, "candidate")):
+        evidence = side.execution.read_frame(f"evidence-{side.mode}")
+        rows = evidence[evidence["query_id"] == query_id].set_index("rank")
+        shown.append(rows[["doc_id", "grade"]].add_prefix(f"{name} "))
+    both = shown[0].join(shown[1], how="outer")
+    old, new = set(both["baseline doc_id"].dropna()), set(both["candidate doc_id"].dropna())
+    both["entered or left"] = [
+        ", ".join(
+            word
+            for word, doc, other in (("left", left, new), ("entered", right, old))
+            if isinstance(doc, str) and doc not in other
+        )
+        for left, right in zip(both["baseline doc_id"], both["candidate doc_id"], strict=True)
+    ]
+    return both.reset_index()
+
+
 def movers_in_full(
     comparison: Comparison, baseline: Side, candidate: Side, most: int
 ) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -88,6 +121,7 @@ def record(comparison: Comparison, rule: Rule) -> dict[str, Any]:
         "rule": asdict(rule),
         "differing": {name: list(pair) for name, pair in comparison.differing.items()},
         "undeclared": list(comparison.undeclared),
+        "environment": {name: list(pair) for name, pair in comparison.environment.items()},
         "unpaired": list(comparison.unpaired),
         "table": [{str(k): _finite(v) for k, v in row.items()} for row in plain],
     }

@@ -13,14 +13,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evalkit.errors import MetricError
+from evalkit.metrics.uncertainty import block_size
 
 Floats = NDArray[np.float64]
 
 # 2^16 sign vectors are enumerated in the time of as many random ones, and leave nothing to chance.
 _EXACT_UP_TO = 16
-# Sixteen sign vectors of some thousand questions stay in the L2 cache and below the size at which
-# OpenBLAS starts threads, which cost more than they give here.
-_BLOCK = 16
 
 
 def sign_flip(differences: ArrayLike, *, resamples: int = 100_000, seed: int = 0) -> Floats:
@@ -67,10 +65,11 @@ def _by_product(
     questions, metrics = moving.shape
     words = -(-questions // 64)
     doubled, total = 2 * moving, moving.sum(axis=0)
-    bits = np.empty((_BLOCK, questions))
+    block = block_size(questions, metrics)
+    bits = np.empty((block, questions))
     hits = np.zeros(metrics, np.int64)
-    for start in range(0, resamples, _BLOCK):
-        size = min(_BLOCK, resamples - start)
+    for start in range(0, resamples, block):
+        size = min(block, resamples - start)
         drawn = rng.integers(0, 1 << 64, (size, words), np.uint64)
         bits[:size] = np.unpackbits(drawn.view(np.uint8), axis=1, count=questions)
         hits += (np.abs(bits[:size] @ doubled - total) >= least).sum(axis=0)
