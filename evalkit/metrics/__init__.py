@@ -26,6 +26,7 @@ The edges, decided once for all of them (policies other than the default may dif
 """
 
 from evalkit.metrics.bounds import is_coarse, tie_across, tie_range, tied, unjudged_range
+from evalkit.metrics.engine import Scores, evaluate
 from evalkit.metrics.evidence import (
     best_chunk_by_document,
     complete_answer,
@@ -51,11 +52,13 @@ __all__ = [
     "PRESETS",
     "Metric",
     "MetricPolicy",
+    "Scores",
     "average",
     "best_chunk_by_document",
     "ceiling",
     "complete_answer",
     "differing_choices",
+    "evaluate",
     "grade_run",
     "group_by_field",
     "is_coarse",

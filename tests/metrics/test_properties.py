@@ -71,7 +71,7 @@ def test_the_engine_gives_the_values_of_the_definitions(grade, run, other, of, o
 @given(
     seed=st.integers(0, 2**32),
     judged=st.integers(1, 20),
-    depth=st.integers(0, 120),
+    depth=st.integers(1, 120),
     distinct_scores=st.integers(1, 200),
     grades=st.sampled_from([[1], [0, 1], [0, 1, 2, 3], [-2, 0, 1, 5], [0, 0, 0, 7, 300, 1000]]),
     policy=policies,
@@ -85,7 +85,7 @@ def test_the_engine_agrees_on_long_rankings(
     run = {
         f"q{number}": [
             (doc, rng.randrange(distinct_scores) / 4)
-            for doc in rng.sample(ids, rng.randrange(depth + 1))
+            for doc in rng.sample(ids, rng.randint(1, depth))
         ]
         for number in range(4)
     }
