@@ -153,7 +153,8 @@ def open_semantic(
     name = stored.collection_name(labelled.name, model.spec)
     if not url:
         contents = stored.read_current(store / "collections", name, model.spec)
-        collection, manifest = stored.load(contents, must), contents.manifest
+        collection = stored.remember_filters(stored.load(contents, must))
+        manifest = dict(contents.manifest)
     elif url.startswith(edge.PREFIX):
         collection, manifest = edge.open_built(url, name, model.spec, must)
     else:

@@ -247,6 +247,32 @@ def load(contents: Contents, conditions: Mapping[str, str]) -> QdrantCollection:
     return opened
 
 
+def remember_filters(collection: QdrantCollection) -> QdrantCollection:
+    """Has the in-memory engine decide each filter once, for a collection that is only read.
+
+    It walks every payload for every question otherwise: 11 ms a question at 366 points, most of
+    a run. The engine's own method still decides; it is private, so without it nothing changes.
+    """
+    local = getattr(collection.client, "_client", None)
+    points = getattr(local, "collections", {}).get(collection.name)
+    decide = getattr(points, "_payload_and_non_deleted_mask", None)
+    if points is None or decide is None:
+        return collection
+    known: dict[tuple[str, str | None, int, int], Any] = {}
+
+    def remembered(payload_filter: Any, vector_name: str | None = None) -> Any:
+        if payload_filter is None:
+            return decide(payload_filter, vector_name)
+        state = len(points.payload), int(points.deleted.sum())
+        key = (payload_filter.model_dump_json(), vector_name, *state)
+        if key not in known:
+            known[key] = decide(payload_filter, vector_name)
+        return known[key].copy()
+
+    points._payload_and_non_deleted_mask = remembered
+    return collection
+
+
 def over(
     client: Any, manifest: Mapping[str, Any], must: Mapping[str, str], engine: str
 ) -> QdrantCollection:

@@ -253,3 +253,22 @@ def test_the_pointer_names_the_manifest_it_serves(built: Path) -> None:
     """current.json pins the manifest by digest, which pins the rest."""
     pointer = json.loads((built.parent / "current.json").read_text("utf-8"))
     assert pointer["build"] == built.name and len(pointer["manifest_sha256"]) == 64
+
+
+def test_a_filter_is_decided_once_and_by_the_engine(
+    built: Path, labelled: LabelledSet, chunks: list[Chunk], store: Path
+) -> None:
+    """Hits and scores are those of the untouched engine; its filter runs once for 20."""
+    contents = collection.read_build(built)
+    must = collection.conditions(labelled)
+    untouched, quick = (collection.load(contents, must) for _ in range(2))
+    points = quick.client._client.collections[quick.name]
+    decided: list[Any] = []
+    decide = points._payload_and_non_deleted_mask
+    points._payload_and_non_deleted_mask = lambda *given: decided.append(1) or decide(*given)
+    collection.remember_filters(quick)
+    vectors = np.random.default_rng(1).normal(size=(20, 256)).astype(np.float32)
+    assert quick.query(vectors, 5) == untouched.query(vectors, 5)
+    assert len(decided) == 1
+    quick.client.delete(quick.name, [collection.point_id(chunks[0], labelled.chunking)])
+    assert all(len(hits) == 2 for hits in quick.query(vectors, 5))  # 3 eligible, one deleted
