@@ -144,6 +144,8 @@ def kernel_environment(root: Path, scratch: Path) -> dict[str, str]:
             "PYTHONNOUSERSITE": "1",
             "PYTHONHASHSEED": "0",
             "PYTHONUTF8": "1",
+            # A library that draws progress bars misses its widgets; we never draw them.
+            "PYTHONWARNINGS": "ignore:IProgress not found",
             "IPYTHONDIR": str(scratch / "ipython"),
             "MPLCONFIGDIR": str(scratch / "matplotlib"),
             "JUPYTER_PREFER_ENV_PATH": "1",

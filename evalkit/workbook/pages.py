@@ -6,7 +6,9 @@ that stopped early has less, and its page says so.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +38,10 @@ def write_index(execution: Execution) -> Path:
         manifest=manifest,
         notebooks=list(_notebooks(execution, manifest)),
         headline=headline(summary),
+        picture=_picture(execution),
         questions=summary.get("questions", {}),
         unsupported=summary.get("unsupported", []),
+        origin=list(_origin(manifest)),
         provenance=list(_flat(_provenance(manifest))),
     )
     files.write_text(path, text)
@@ -52,24 +56,34 @@ def summary_of(execution: Execution) -> dict[str, Any]:
         return {}
 
 
-def headline(summary: Mapping[str, Any]) -> list[dict[str, str]]:
-    """The headline rows as text: mode, metric, value, interval, count, ceiling."""
-    rows = []
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One metric at one depth: its mean and interval in each mode, its count and its ceiling."""
+
+    metric: str
+    values: dict[str, str]
+    intervals: dict[str, str]
+    count: str
+    ceiling: str
+
+
+def headline(summary: Mapping[str, Any]) -> list[Line]:
+    """The summary's headline rows, one line a metric and depth, as text."""
+    grouped: dict[str, list[Mapping[str, Any]]] = {}
     for row in summary.get("headline", []):
-        low, high = row.get("low"), row.get("high")
         at = f"@{row['cutoff']}" if row.get("cutoff") else ""
-        counted = row.get("count", "?")
-        rows.append(
-            {
-                "mode": str(row.get("mode", "")),
-                "metric": f"{row.get('metric', '?')}{at}",
-                "value": _number(row.get("mean", row.get("value"))),
-                "interval": f"{_number(low)} to {_number(high)}" if low is not None else "–",
-                "count": f"{counted} of {row['of']}" if row.get("of") else str(counted),
-                "ceiling": _number(row.get("ceiling")),
-            }
+        grouped.setdefault(f"{row.get('metric', '?')}{at}", []).append(row)
+    return [
+        Line(
+            metric,
+            {row.get("mode", ""): _number(row.get("mean")) for row in rows},
+            {row.get("mode", ""): _interval(row) for row in rows},
+            # Where modes have different counts, each is told.
+            " / ".join(dict.fromkeys(_count(row) for row in rows)),
+            _number(rows[0].get("ceiling")),
         )
-    return rows
+        for metric, rows in grouped.items()
+    ]
 
 
 def headline_text(summary: Mapping[str, Any]) -> str:
@@ -77,21 +91,22 @@ def headline_text(summary: Mapping[str, Any]) -> str:
 
     >>> print(headline_text({"headline": [{"mode": "semantic", "metric": "Recall", "cutoff": "3",
     ...     "mean": 0.5, "count": 4, "of": 4, "ceiling": 1.0}]}))
-      mode      metric    value  95 % interval       n  ceiling
-      semantic  Recall@3  0.500              –  4 of 4    1.000
+                semantic       n  ceiling
+      Recall@3     0.500  4 of 4    1.000
     """
-    rows = [tuple(row.values()) for row in headline(summary)]
-    if not rows:
+    lines = headline(summary)
+    if not lines:
         return ""
-    rows.insert(0, ("mode", "metric", "value", "95 % interval", "n", "ceiling"))
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    modes = list(lines[0].values)
+    rows = [["", *modes, "n", "ceiling"]]
+    for line in lines:
+        values = [line.values.get(mode, "–") for mode in modes]
+        rows.append([line.metric, *values, line.count, line.ceiling])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
-        "  "
-        + "  ".join(
-            cell.ljust(width) if number < 2 else cell.rjust(width)
-            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
+        f"  {row[0]:<{widths[0]}}" + "".join(f"  {cell:>{width}}" for cell, width in cells)
         for row in rows
+        for cells in [list(zip(row[1:], widths[1:], strict=True))]
     )
 
 
@@ -122,6 +137,20 @@ def _notebooks(execution: Execution, manifest: Mapping[str, Any]) -> Iterator[di
         }
 
 
+def _origin(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The few inputs a reader asks for first: set, chunking, embedder, code."""
+    inputs, code = manifest.get("inputs", {}), manifest.get("environment", {}).get("code", {})
+    about, embedder = inputs.get("set", {}), inputs.get("embedder", {})
+    if about:
+        yield "labelled set", f"{about.get('name')} {about.get('version', '')}"
+    if inputs.get("chunking"):
+        yield "chunking", str(inputs["chunking"])
+    if embedder:
+        yield "embedder", f"{embedder.get('name')}, weights {str(embedder.get('digest'))[:12]}"
+    changed = ", with changes not committed" if code.get("dirty") else ""
+    yield "code", f"evalkit {manifest.get('evalkit', '?')}, {code.get('revision', '?')}{changed}"
+
+
 def _provenance(manifest: Mapping[str, Any]) -> dict[str, Any]:
     shown = {name: manifest[name] for name in ("execution", "started", "ended") if name in manifest}
     return shown | dict(manifest.get("inputs", {})) | dict(manifest.get("environment", {}))
@@ -139,3 +168,17 @@ def _flat(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str
 
 def _number(value: Any) -> str:
     return f"{value:.3f}" if isinstance(value, int | float) else "–"
+
+
+def _interval(row: Mapping[str, Any]) -> str:
+    return "" if row.get("low") is None else f"{_number(row['low'])} to {_number(row['high'])}"
+
+
+def _count(row: Mapping[str, Any]) -> str:
+    return f"{row.get('count', '?')} of {row['of']}" if row.get("of") else f"{row.get('count')}"
+
+
+def _picture(execution: Execution) -> str:
+    """The headline figure in base64, if the evaluation left one."""
+    path = execution.folder / "means.png"
+    return base64.b64encode(path.read_bytes()).decode() if path.is_file() else ""
