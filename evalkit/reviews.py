@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalkit import files
-from evalkit.errors import DataError, ExecutionError
+from evalkit import datasets, files
+from evalkit.errors import DataError, ExecutionError, ParameterError
 from evalkit.executions import Execution
 from evalkit.metrics import uncertainty
-from evalkit.records import LabelledSet, Query
+from evalkit.records import LabelledSet, Query, Requirement
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -156,6 +156,46 @@ def findings(path: str, labelled: LabelledSet) -> pd.DataFrame:
                 line=line,
             )
     return table.loc[table["verdict"] != "", list(FINDINGS)].reset_index(drop=True)
+
+
+def revise(
+    labelled: LabelledSet, found: pd.DataFrame, version: str, folder: Path
+) -> tuple[str, ...]:
+    """Writes the set with the findings applied, under a new version, into a fresh folder.
+
+    A mislabelled question becomes answerable by the chunk named, at the highest grade; an
+    ambiguous one is left out; the rest is unchanged. Returns what was done, one line a question.
+    The set itself is never touched.
+    """
+    if version == labelled.version:
+        raise ParameterError(f"version {version!r} is the set's own; give the revision another.")
+    if folder.exists():
+        raise DataError(
+            "already exists; a revision is written into a fresh folder", path=str(folder)
+        )
+    verdicts = dict(
+        zip(found["query_id"], zip(found["verdict"], found["answer_in"], strict=True), strict=True)
+    )
+    queries, done = [], []
+    for query in labelled.queries:
+        verdict, answer = verdicts.get(query.query_id, ("", ""))
+        if verdict == "ambiguous":
+            done.append(f"{query.query_id}: left out as ambiguous")
+            continue
+        if verdict == "mislabelled":
+            tail = f"@{labelled.chunking}" if "#" in answer and "@" not in answer else ""
+            key = answer + tail
+            fact = Requirement("as found in review", (key,))
+            query = replace(
+                query,
+                answerable=True,
+                grades={key: labelled.highest_grade},
+                requirements=(fact,),
+            )
+            done.append(f"{query.query_id}: answerable by {answer}")
+        queries.append(query)
+    datasets.write_native(replace(labelled, version=version, queries=tuple(queries)), folder)
+    return tuple(done)
 
 
 def explained(

@@ -1,12 +1,14 @@
 """Reviewing questions: what they would be answered from, why, and the reviewer's table."""
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 
 from evalkit import reviews
-from evalkit.errors import DataError, ExecutionError
+from evalkit.errors import DataError, ExecutionError, ParameterError
 from evalkit.executions import Execution, create
-from evalkit.records import LabelledSet, Query
+from evalkit.records import Document, LabelledSet, Query
 
 QUERIES = (
     Query(
@@ -135,3 +137,38 @@ def test_a_wrong_row_is_refused_with_its_line(execution, row, said):
     """File, line and cure are in the message."""
     with pytest.raises(DataError, match=said):
         reviews.findings(filled(execution, **row), SET)
+
+
+def test_a_revision_is_a_new_set_and_the_old_one_stays(execution, tmp_path):
+    """A mislabelled question is answerable by its chunk, an ambiguous one is left out (by hand)."""
+    from evalkit import datasets
+
+    document = Document("w", "W", "## S {#s}\n\nThe queue worker drains.")
+    old = replace(SET, documents=(document,), chunking="section-paragraphs-80w-overlap1-v1")
+    old = replace(old, queries=QUERIES[2:])
+    found = pd.DataFrame(
+        {
+            "query_id": ["u-ingress", "u-moon"],
+            "verdict": ["mislabelled", "ambiguous"],
+            "answer_in": ["w#s/p0", ""],
+        }
+    )
+
+    done = reviews.revise(old, found, "2", tmp_path / "revised")
+    new = datasets.load(tmp_path / "revised")
+
+    assert done == ("u-ingress: answerable by w#s/p0", "u-moon: left out as ambiguous")
+    assert new.version == "2"
+    assert [query.query_id for query in new.queries] == ["u-ingress"]
+    assert new.queries[0].grades == {"w#s/p0@section-paragraphs-80w-overlap1-v1": 2}
+    assert [query.answerable for query in old.queries] == [False, False]
+
+
+def test_a_revision_needs_a_new_version_and_a_fresh_folder(tmp_path):
+    """Neither the set's own version nor an existing folder is accepted."""
+    nothing = pd.DataFrame(columns=["query_id", "verdict", "answer_in"])
+
+    with pytest.raises(ParameterError, match="give the revision another"):
+        reviews.revise(SET, nothing, "1", tmp_path / "new")
+    with pytest.raises(DataError, match="fresh folder"):
+        reviews.revise(SET, nothing, "2", tmp_path)

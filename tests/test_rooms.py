@@ -21,7 +21,7 @@ ROOMS = {
     "executions": PLAIN | {"datasets", "evaluation", "metrics"},
     "comparison": PLAIN | {"evaluation", "executions", "metrics"},
     "thresholds": PLAIN | {"executions", "metrics"},
-    "reviews": PLAIN | {"executions", "metrics"},
+    "reviews": PLAIN | {"datasets", "executions", "metrics"},
     "plots": PLAIN,
     "show": PLAIN | {"datasets", "evaluation"},
     "workbook": PLAIN

@@ -102,7 +102,8 @@ def _check_corpus(labelled: LabelledSet, chunks: Sequence[Chunk]) -> Iterator[Fi
     if not labelled.documents:
         yield Finding("warning", "no documents: judgments cannot be checked against a corpus")
         return
-    for key in _twice(chunk.doc_id for chunk in chunks):
+    identities = Counter((chunk.doc_id, chunk.chunk_id) for chunk in chunks)
+    for key in [doc_id for (doc_id, _), count in identities.items() if count > 1]:
         yield Finding("error", f"the chunk {key!r} stands twice")
     if not any(labelled.is_eligible(chunk.fields) for chunk in chunks):
         wanted = dict(labelled.eligibility)

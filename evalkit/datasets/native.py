@@ -15,7 +15,9 @@ from evalkit.errors import DataError, LabelError
 from evalkit.records import Document, LabelledSet, Query, Requirement
 
 SPLITS = ("development", "held-out", "")
-WHOLE = "document"  # the chunking of a set that judges whole documents
+WHOLE = "document"  # the chunking of a set that indexes and judges whole documents
+# Under these rules judgments name whole documents; a cut one counts by its best chunk.
+JUDGED_WHOLE = (WHOLE, "notes-headings-4000c-v1")
 
 
 def read_native(folder: Path) -> LabelledSet:
@@ -85,7 +87,7 @@ def write_native(labelled: LabelledSet, folder: Path) -> None:
     if labelled.eligibility:
         lines += ["", "[eligibility]"]
         lines += [f"{_quoted(name)} = {_quoted(v)}" for name, v in labelled.eligibility.items()]
-    tail = "" if labelled.chunking == WHOLE else "@" + labelled.chunking
+    tail = "" if labelled.chunking in JUDGED_WHOLE else "@" + labelled.chunking
     rows = [_without(query_row(query), tail) for query in labelled.queries]
     files.write_text(folder / "set.toml", "\n".join(lines) + "\n")
     files.write_text(folder / "corpus.jsonl", json_lines(map(document_row, labelled.documents)))
@@ -249,13 +251,14 @@ def _doc_id(key: Any, row: Row, frame: LabelledSet, known: set[str]) -> str:
     row.as_id(key, "judgments")
     if frame.relevance_field:
         return str(key)
-    document, mark, chunk = (key, "", "") if frame.chunking == WHOLE else key.partition("#")
-    if frame.chunking != WHOLE and not (mark and chunk):
+    whole = frame.chunking in JUDGED_WHOLE
+    document, mark, chunk = (key, "", "") if whole else key.partition("#")
+    if not whole and not (mark and chunk):
         row.refuse(f"the judgment {key!r} must be written document#chunk")
     if known and document not in known:
         found = f"the judgment {key!r} names the document {document!r}, which is not in the set"
         raise LabelError(found, path=str(row.path), line=row.line)
-    return key if frame.chunking == WHOLE else f"{key}@{frame.chunking}"
+    return key if whole else f"{key}@{frame.chunking}"
 
 
 def grade_on_scale(key: str, grade: Any, row: Row, frame: LabelledSet) -> int:
