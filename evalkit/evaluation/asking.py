@@ -188,14 +188,15 @@ def _search_alone(each: Asked, retriever: Retriever, plan: Plan) -> None:
 
 def _judge(each: Asked, labelled: LabelledSet, eligible: set[str]) -> None:
     """Refuses rankings that no label can score: a duplicate, or a chunk the set does not know."""
-    ids = [hit.doc_id for hit in each.deepest]
-    unknown = [doc_id for doc_id in ids if doc_id not in eligible]
-    repeated = sorted({doc_id for doc_id in ids if ids.count(doc_id) > 1})
-    if unknown and labelled.complete:
-        each.status = "failed"
-        each.reason = f"returned {unknown[0]}, which is not in the eligible corpus and has no grade"
-    if repeated:
-        each.status, each.reason = "failed", f"returned {repeated[0]} more than once"
+    for hits in each.hits.values():
+        ids = [hit.doc_id for hit in hits]
+        unknown = [doc_id for doc_id in ids if doc_id not in eligible]
+        repeated = sorted({doc_id for doc_id in ids if ids.count(doc_id) > 1})
+        if unknown and labelled.complete:
+            each.status, where = "failed", "not in the eligible corpus and has no grade"
+            each.reason = f"returned {unknown[0]}, which is {where}"
+        if repeated:
+            each.status, each.reason = "failed", f"returned {repeated[0]} more than once"
 
 
 def _values(scored: Sequence[Asked], plan: Plan) -> pd.DataFrame:
