@@ -132,8 +132,10 @@ def midpoints(scores: NDArray[Any]) -> NDArray[np.float64]:
     thresholds = np.empty(wide.size + 1)
     thresholds[0], thresholds[-1] = -np.inf, np.inf
     if wide.size:
-        middle = wide[1:] / 2 + wide[:-1] / 2
-        thresholds[1:-1] = np.where(middle > wide[:-1], middle, wide[1:])
+        middle = np.multiply(wide[1:], 0.5, out=thresholds[1:-1])
+        middle += wide[:-1] * 0.5
+        if (same := middle <= wide[:-1]).any():
+            middle[same] = wide[1:][same]
     return thresholds
 
 
@@ -151,13 +153,33 @@ def _kept_from(questions: ScoredQuestions) -> tuple[NDArray[Any], dict[str, NDAr
         raise MetricError("a score is infinite; a threshold cannot lie above it")
     if len(questions.frame) == 0:
         raise MetricError("no question to sweep")
-    order = np.argsort(score)[: score.size - int(np.isnan(score).sum())]  # nan sorts last
+    order = _ascending(score)
     ordered = score[order]
-    first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])) if order.size else order
+    new = np.ones(order.size, bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
+    first = np.flatnonzero(new)
     sums = {}
     for name, column in _columns(table, answerable).items():
         sums[name] = _sum_from(column[order], first)
-    return ordered[first], sums
+    return ordered if first.size == ordered.size else ordered[first], sums
+
+
+def _ascending(score: NDArray[Any]) -> NDArray[np.int64]:
+    """Positions of the scores from the lowest up, those that are nan left out."""
+    with np.errstate(over="ignore"):
+        narrow = score.astype(np.float32, copy=False)
+    missing = np.isnan(score)
+    if score.size >= 2**31 or not (narrow == score).all(where=~missing):
+        return np.argsort(score)[: score.size - int(missing.sum())]  # nan sorts last
+    # what fits in float32, such as the scores of a vector store, is sorted as one integer:
+    # its bits, those of a negative number turned over so that they rise with it, then its place
+    bits = narrow.view(np.int32)
+    keys = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).astype(np.int64)
+    keys <<= 32
+    keys |= np.arange(score.size)
+    keys.sort()
+    order = np.bitwise_and(keys, 0xFFFFFFFF, out=keys)
+    return order[~missing[order]] if missing.any() else order
 
 
 def _columns(table: pd.DataFrame, answerable: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
@@ -180,12 +202,10 @@ def _columns(table: pd.DataFrame, answerable: NDArray[np.bool_]) -> dict[str, ND
 
 def _sum_from(ordered: NDArray[Any], first: NDArray[np.int64]) -> NDArray[Any]:
     whole = np.int32 if ordered.size < 2**31 else np.int64
-    running = np.cumsum(ordered, dtype=whole if ordered.dtype.kind in "biu" else np.float64)
-    sums = np.zeros(first.size + 1, running.dtype)
-    if first.size:
-        sums[0] = running[-1]
-        np.subtract(running[-1], running[first[1:] - 1], out=sums[1:-1])
-    return sums
+    sums = np.zeros(ordered.size + 1, whole if ordered.dtype.kind in "biu" else np.float64)
+    # from the last score down to the first, written where it belongs
+    np.cumsum(ordered[::-1], dtype=sums.dtype, out=sums[-2::-1] if ordered.size else sums[:0])
+    return sums if first.size == ordered.size else sums[np.append(first, ordered.size)]
 
 
 def _rates(

@@ -132,7 +132,8 @@ def test_fused_scores_are_called_rank_scores():
     assert "rank scores" in acceptance.sweep(questions).scale
 
 
-SCORES = st.sampled_from([-0.5, 0.0, 0.1, 0.1 + 2**-56, 0.25, 0.5, 3.0, nan])
+# -0.0 and 0.0 are equal; 0.1 and its neighbour are one float32
+SCORES = st.sampled_from([-0.5, -0.25, -0.0, 0.0, 0.1, 0.1 + 2**-56, 0.5, 3.0, nan, -nan])
 QUESTIONS = st.lists(st.tuples(SCORES, st.booleans(), st.booleans()), min_size=1, max_size=25)
 
 
@@ -200,6 +201,13 @@ def test_float32_scores_stay_what_they_are():
 
     assert result.scores.dtype == np.float32
     assert float(low) < result.frame["threshold"].iloc[1] < float(high)
+
+
+def test_scores_beyond_float32_are_swept():
+    """1e39 is no float32 and 1e-50 would be 0 there; both stay three different scores."""
+    result = acceptance.sweep(scored.from_arrays("x", [1e39, 1e-50, 0.0], [1, 1, 0]))
+
+    assert result.scores.tolist() == [0.0, 1e-50, 1e39]
 
 
 def test_neighbouring_doubles_are_parted_by_the_upper_one():
