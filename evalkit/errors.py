@@ -6,6 +6,7 @@ EvalkitError
 ├── ParameterError       a notebook parameter or an option: unknown, ill-typed, secret
 ├── MetricError          a value that is not defined for this input
 ├── RetrievalError       the collection or the retriever answered something unusable
+│   ├── SkippedQueryError         a question this retriever cannot take
 │   ├── EngineUnavailableError    no server, no model, a time-out
 │   ├── EmbeddingError            vectors of the wrong number, length or content
 │   └── EligibilityError          a hit that the filter should have kept out
@@ -49,6 +50,10 @@ class MetricError(EvalkitError, ValueError):
 
 class RetrievalError(EvalkitError, RuntimeError):
     """The collection or the retriever answered something that cannot be evaluated."""
+
+
+class SkippedQueryError(RetrievalError):
+    """A question that this retriever cannot take; it is recorded as skipped, with the reason."""
 
 
 class EngineUnavailableError(RetrievalError):

@@ -1,17 +1,7 @@
 """Questions x retriever x metrics -> rankings with evidence, values, outcomes and means."""
 
 from evalkit.evaluation.aggregation import Miss, counts, means, status, worst
-from evalkit.evaluation.asking import (
-    EVIDENCE_METRICS,
-    OUTCOMES,
-    RANKING_METRICS,
-    Asked,
-    Evaluation,
-    Plan,
-    evaluate,
-    evaluate_all,
-    ideal,
-)
+from evalkit.evaluation.asking import OUTCOMES, RANKING_METRICS, Asked, Plan
 from evalkit.evaluation.describing import (
     collection,
     corpus,
@@ -20,7 +10,9 @@ from evalkit.evaluation.describing import (
     recall_against_facts,
     under_two_policies,
 )
+from evalkit.evaluation.evaluating import Evaluation, evaluate, evaluate_all
 from evalkit.evaluation.scoring import score
+from evalkit.evaluation.values import EVIDENCE_METRICS, ideal
 
 __all__ = [
     "EVIDENCE_METRICS",

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evalkit.evaluation.asking import OUTCOMES, Evaluation
+from evalkit.evaluation.asking import OUTCOMES
+from evalkit.evaluation.evaluating import Evaluation
 from evalkit.metrics import uncertainty
 from evalkit.records import Chunk, LabelledSet
 

@@ -1,17 +1,10 @@
-"""Asks every question at every cutoff and scores what came back.
-
-The way of one value: `Query.grades` (datasets) -> `_search` (what came back, K by K) ->
-`_values` (metrics) -> `aggregation.means` (over all answerable questions).
-"""
+"""Asks every question at every cutoff and keeps what came back, or why nothing did."""
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
-from typing import TYPE_CHECKING, Any
 
 from evalkit import metrics
 from evalkit.errors import (
@@ -19,18 +12,16 @@ from evalkit.errors import (
     EngineUnavailableError,
     ParameterError,
     RetrievalError,
+    SkippedQueryError,
 )
 from evalkit.metrics import POLICY, MetricPolicy
-from evalkit.records import Chunk, Hit, LabelledSet, Query
+from evalkit.records import Hit, LabelledSet, Query
 from evalkit.retrieval import Retriever
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 RANKING_METRICS = ("Precision", "Recall", "ReciprocalRank", "nDCG")
-EVIDENCE_METRICS = ("RequirementRecall", "CompleteAnswer")
 OUTCOMES = ("scored", "zero_hit", "skipped", "failed", "not_run")
 _BATCH = 64
+_DEEPEST = 10_000  # chunks fetched at most to fill k groups
 
 Progress = Callable[[int, int], None]
 
@@ -79,72 +70,13 @@ class Asked:
         return all([hit.doc_id for hit in hits] == ids[: len(hits)] for hits in self.hits.values())
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluation:
-    """What one retriever's pass over a set gave, as the frames that are stored.
-
-    `run`: query_id, doc_id, rank, score. `evidence`: the same with grade, title, text, payload.
-    `results`: query_id, metric, cutoff, value, answerable questions only.
-    `outcomes`: one row a question: status, reason, hits, top_score, second_score, found, complete.
-    """
-
-    mode: str
-    axis: str
-    run: pd.DataFrame
-    evidence: pd.DataFrame
-    results: pd.DataFrame
-    outcomes: pd.DataFrame
-    settings: Mapping[str, Any]
-
-
-def evaluate_all(
-    labelled: LabelledSet,
-    chunks: Sequence[Chunk],
-    retrievers: Sequence[Retriever],
-    plan: Plan,
-    progress: Callable[[str], Progress] | None = None,
-) -> list[Evaluation]:
-    """Evaluates one retriever after the other; `progress` makes the line that each one updates."""
-    return [
-        evaluate(
-            labelled, chunks, each, plan, progress(f"Asking ({each.mode})") if progress else None
-        )
-        for each in retrievers
-    ]
-
-
-def evaluate(
-    labelled: LabelledSet,
-    chunks: Sequence[Chunk],
-    retriever: Retriever,
-    plan: Plan,
-    progress: Progress | None = None,
-) -> Evaluation:
-    """Asks every question at every cutoff and scores what came back.
-
-    Each cutoff is an independent query (an approximate index may return other prefixes); vectors
-    are made once a question. A question that fails is recorded with its reason and the rest go on;
-    an engine that does not answer, or a hit outside the eligible corpus, stops everything.
-    """
-    eligible = {chunk.doc_id for chunk in chunks if labelled.is_eligible(chunk.fields)}
-    asked = _ask(labelled, retriever, plan, progress)
-    for each in asked:
-        _judge(each, labelled, eligible)
-    scored = [each for each in asked if each.query.answerable and each.status in OUTCOMES[:2]]
-    return Evaluation(
-        mode=retriever.mode,
-        axis=retriever.axis,
-        run=_run_frame(asked),
-        evidence=_evidence_frame(asked, labelled),
-        results=_values(scored, plan),
-        outcomes=_outcome_frame(asked, labelled, plan),
-        settings=retriever.describe(),
-    )
-
-
-def _ask(
+def ask(
     labelled: LabelledSet, retriever: Retriever, plan: Plan, progress: Progress | None
 ) -> list[Asked]:
+    """Every question's hits at every cutoff, in batches; failures stay with their question.
+
+    An engine that does not answer, or a hit outside the eligible corpus, stops everything.
+    """
     asked = [Asked(query) for query in labelled.queries]
     stop_at = time.monotonic() + plan.deadline_s
     for start in range(0, len(asked), _BATCH):
@@ -153,198 +85,73 @@ def _ask(
                 each.reason = f"the deadline of {plan.deadline_s:g} s passed before it was asked"
             break
         batch = asked[start : start + _BATCH]
-        try:
-            _search(batch, retriever, plan)
-        except (EligibilityError, EngineUnavailableError):
-            raise
-        except RetrievalError:
-            # One bad question must not take its neighbours along: ask each alone, keep the reason.
+        together = not labelled.relevance_field and not any(e.query.query_input for e in batch)
+        if not together or not _search(batch, retriever, plan):
             for each in batch:
-                _search_alone(each, retriever, plan)
+                _search_alone(each, labelled, retriever, plan)
         if progress:
             progress(min(start + _BATCH, len(asked)), len(asked))
     return asked
 
 
-def _search(batch: Sequence[Asked], retriever: Retriever, plan: Plan) -> None:
+def _search(batch: Sequence[Asked], retriever: Retriever, plan: Plan) -> bool:
+    """Asks a batch at once; False where one question spoils it and each must be asked alone."""
     texts = [each.query.text for each in batch]
-    for cutoff in sorted(plan.cutoffs):
-        for each, hits in zip(batch, retriever.search(texts, cutoff), strict=True):
-            each.hits[cutoff] = hits
+    try:
+        for cutoff in sorted(plan.cutoffs):
+            for each, hits in zip(batch, retriever.search(texts, cutoff), strict=True):
+                each.hits[cutoff] = hits
+    except (EligibilityError, EngineUnavailableError):
+        raise
+    except RetrievalError:
+        return False
     for each in batch:
         each.status = "scored" if each.deepest else "zero_hit"
+    return True
 
 
-def _search_alone(each: Asked, retriever: Retriever, plan: Plan) -> None:
+def _search_alone(each: Asked, labelled: LabelledSet, retriever: Retriever, plan: Plan) -> None:
+    """Asks one question, so that a fault stays with it: skipped or failed, with the reason."""
     each.hits.clear()
     try:
-        _search([each], retriever, plan)
+        for cutoff in sorted(plan.cutoffs):
+            each.hits[cutoff] = _hits(each.query, labelled, retriever, cutoff)
+        each.status = "scored" if each.deepest else "zero_hit"
     except (EligibilityError, EngineUnavailableError):
         raise
     except RetrievalError as problem:
         each.hits.clear()
-        each.status, each.reason = "failed", str(problem)
+        skipped = isinstance(problem, SkippedQueryError)
+        each.status, each.reason = "skipped" if skipped else "failed", str(problem)
 
 
-def _judge(each: Asked, labelled: LabelledSet, eligible: set[str]) -> None:
-    """Refuses rankings that no label can score: a duplicate, or a chunk the set does not know."""
-    for hits in each.hits.values():
-        ids = [hit.doc_id for hit in hits]
-        unknown = [doc_id for doc_id in ids if doc_id not in eligible]
-        repeated = sorted({doc_id for doc_id in ids if ids.count(doc_id) > 1})
-        if unknown and labelled.complete:
-            each.status, where = "failed", "not in the eligible corpus and has no grade"
-            each.reason = f"returned {unknown[0]}, which is {where}"
-        if repeated:
-            each.status, each.reason = "failed", f"returned {repeated[0]} more than once"
+def _hits(query: Query, labelled: LabelledSet, retriever: Retriever, k: int) -> list[Hit]:
+    """The k best chunks, or under a relevance field the k best values, deeper until k are there."""
+    field_name, depth = labelled.relevance_field, k
+    while True:
+        hits = _fetch(query, retriever, depth)
+        if not field_name:
+            return hits
+        groups = metrics.group_by_field([hit.payload for hit in hits], field_name, k)
+        if groups.skip_reason:
+            raise SkippedQueryError(groups.skip_reason)
+        if len(groups.values) == k or len(hits) < depth or depth >= _DEEPEST:
+            return [
+                replace(hits[position], doc_id=value, rank=rank)
+                for rank, (value, position) in enumerate(
+                    zip(groups.values, groups.positions, strict=True), start=1
+                )
+            ]
+        depth *= 2
 
 
-def _values(scored: Sequence[Asked], plan: Plan) -> pd.DataFrame:
-    """Values of every metric at every cutoff, each cutoff from its own independent ranking."""
-    import pandas as pd
-
-    judgments = {each.query.query_id: dict(each.query.grades) for each in scored}
-    frames = []
-    for cutoff in sorted(plan.cutoffs):
-        rankings = {
-            each.query.query_id: {hit.doc_id: hit.score for hit in each.hits[cutoff]}
-            for each in scored
-        }
-        if scored:
-            names = [f"{name}@{cutoff}" for name in plan.metrics]
-            scores = metrics.evaluate(rankings, judgments, names, policy=plan.policy)
-            frames.append(scores.frame())
-        frames.append(_evidence_values(scored, cutoff))
-    return pd.concat(frames, ignore_index=True)
-
-
-def _evidence_values(scored: Sequence[Asked], cutoff: int) -> pd.DataFrame:
-    import pandas as pd
-
-    rows = [
-        (
-            each.query.query_id,
-            name,
-            str(cutoff),
-            values[name],
+def _fetch(query: Query, retriever: Retriever, k: int) -> list[Hit]:
+    if not query.query_input:
+        return retriever.search([query.text], k)[0]
+    by_input = getattr(retriever, "search_inputs", None)
+    if by_input is None:
+        raise SkippedQueryError(
+            f"{retriever.mode} takes a question as text and not {', '.join(query.query_input)}"
         )
-        for each in scored
-        if each.query.requirements
-        for values in [_facts_found(each, cutoff)]
-        for name in EVIDENCE_METRICS
-    ]
-    return pd.DataFrame(rows, columns=["query_id", "metric", "cutoff", "value"])
-
-
-def _facts_found(each: Asked, cutoff: int) -> dict[str, float]:
-    ranking = [hit.doc_id for hit in each.hits[cutoff]]
-    facts = [requirement.any_of for requirement in each.query.requirements]
-    return metrics.requirement_values(cutoff, ranking, facts)
-
-
-def _run_frame(asked: Sequence[Asked]) -> pd.DataFrame:
-    import pandas as pd
-
-    rows = [
-        (each.query.query_id, hit.doc_id, hit.rank, hit.score)
-        for each in asked
-        for hit in each.deepest
-    ]
-    return pd.DataFrame(rows, columns=["query_id", "doc_id", "rank", "score"])
-
-
-def _evidence_frame(asked: Sequence[Asked], labelled: LabelledSet) -> pd.DataFrame:
-    import pandas as pd
-
-    unjudged = 0 if labelled.complete else None
-    rows = [
-        {
-            "query_id": each.query.query_id,
-            "rank": hit.rank,
-            "score": hit.score,
-            "grade": each.query.grades.get(hit.doc_id, unjudged),
-            "doc_id": hit.doc_id,
-            "title": str(hit.payload.get("title", "")),
-            "text": hit.text,
-            "payload": json.dumps(dict(hit.payload), sort_keys=True, ensure_ascii=False),
-        }
-        for each in asked
-        for hit in each.deepest
-    ]
-    columns = ["query_id", "rank", "score", "grade", "doc_id", "title", "text", "payload"]
-    return pd.DataFrame(rows, columns=columns).astype({"grade": "Int64"})
-
-
-def _outcome_frame(asked: Sequence[Asked], labelled: LabelledSet, plan: Plan) -> pd.DataFrame:
-    import pandas as pd
-
-    rows = []
-    for each in asked:
-        scores = [hit.score for hit in each.deepest]
-        ids = {hit.doc_id for hit in each.deepest}
-        relevant = {
-            doc_id for doc_id, grade in each.query.grades.items() if grade >= labelled.relevant_from
-        }
-        rows.append(
-            {
-                "query_id": each.query.query_id,
-                "text": each.query.text,
-                "category": each.query.category,
-                "topic": each.query.topic,
-                "split": each.query.split,
-                "answerable": each.query.answerable,
-                "status": each.status,
-                "reason": each.reason,
-                "hits": len(scores),
-                "top_score": scores[0] if scores else None,
-                "second_score": scores[1] if len(scores) > 1 else None,
-                "found": bool(relevant & ids),
-                "complete": _is_complete(each.query, ids, relevant),
-                "prefix_stable": each.is_prefix_stable,
-            }
-        )
-    frame = pd.DataFrame(rows)
-    return frame.astype({"top_score": "float64", "second_score": "float64"})
-
-
-def _is_complete(query: Query, ids: set[str], relevant: set[str]) -> bool:
-    """Every required fact has a chunk; without requirements, every relevant chunk is there."""
-    if query.requirements:
-        return all(ids.intersection(needed.any_of) for needed in query.requirements)
-    return bool(relevant) and relevant <= ids
-
-
-def ideal(labelled: LabelledSet, plan: Plan) -> pd.DataFrame:
-    """Values of the best ranking each question allows: the ceiling of every metric.
-
-    Precision@5 cannot exceed 2/5 for a question with two relevant chunks, so a mean is high or
-    low only beside the mean of these. Requirement metrics have an ideal of their own: the chunks
-    that cover most facts, not those of the highest grade.
-    """
-    import pandas as pd
-
-    best, rows = [], []
-    for query in (query for query in labelled.queries if query.answerable):
-        order = sorted(query.grades, key=lambda doc_id: -query.grades[doc_id])
-        ranked = [Hit(doc_id, -float(rank), rank) for rank, doc_id in enumerate(order, start=1)]
-        hits = {cutoff: ranked[:cutoff] for cutoff in plan.cutoffs}
-        best.append(Asked(replace(query, requirements=()), hits, "scored"))
-        if query.requirements:
-            for cutoff in plan.cutoffs:
-                share = _most_facts(query, cutoff) / len(query.requirements)
-                rows.append((query.query_id, "RequirementRecall", str(cutoff), share))
-                rows.append((query.query_id, "CompleteAnswer", str(cutoff), float(share == 1)))
-    facts = pd.DataFrame(rows, columns=["query_id", "metric", "cutoff", "value"])
-    return pd.concat([_values(best, plan), facts], ignore_index=True)
-
-
-def _most_facts(query: Query, cutoff: int) -> int:
-    """The largest number of facts that `cutoff` chunks can cover."""
-    facts = [set(requirement.any_of) for requirement in query.requirements]
-    chunks = sorted(set().union(*facts))
-    if cutoff >= len(facts):
-        return len(facts)
-    return max(
-        sum(bool(fact.intersection(chosen)) for fact in facts)
-        for chosen in combinations(chunks, min(cutoff, len(chunks)))
-    )
+    found: list[list[Hit]] = by_input([query.query_input], k)
+    return found[0]

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from evalkit import metrics
-from evalkit.evaluation.asking import EVIDENCE_METRICS, Evaluation, Plan
+from evalkit.evaluation.asking import Plan
+from evalkit.evaluation.evaluating import Evaluation
+from evalkit.evaluation.values import EVIDENCE_METRICS
 from evalkit.records import Chunk, LabelledSet
 
 if TYPE_CHECKING:

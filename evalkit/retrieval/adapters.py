@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from evalkit.errors import ParameterError, RetrievalError
+from evalkit.errors import ParameterError, RetrievalError, SkippedQueryError
 from evalkit.records import Hit
 from evalkit.retrieval.search import check_depth
 
@@ -47,7 +47,7 @@ class CallableRetriever:
     def _ask(self, given: dict[str, Any], k: int) -> list[Hit]:
         unknown = sorted(set(given) - set(self.inputs))
         if unknown:
-            raise ParameterError(
+            raise SkippedQueryError(
                 f"{self.mode} does not take {', '.join(unknown)}; it takes {', '.join(self.inputs)}"
             )
         if "k" in self.inputs:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evalkit.errors import ParameterError, RetrievalError
+from evalkit.errors import ParameterError, RetrievalError, SkippedQueryError
 from evalkit.retrieval import from_callable
 
 
@@ -44,7 +44,7 @@ def test_an_unusable_answer_is_refused(rows: list[Any], says: str) -> None:
 def test_an_undeclared_input_is_refused_and_the_accepted_are_named() -> None:
     """The key would otherwise be ignored and the question answered by half (B03)."""
     mine = from_callable(lambda text, k: [], "mine", inputs=["text", "k"])
-    with pytest.raises(ParameterError, match="does not take tetx; it takes text, k"):
+    with pytest.raises(SkippedQueryError, match="does not take tetx; it takes text, k"):
         mine.search_inputs([{"tetx": "q"}], 3)
 
 
