@@ -8,6 +8,7 @@ from evalkit.evaluation.describing import (
     prefix_sentence,
     questions,
     recall_against_facts,
+    sensitivity,
     under_two_policies,
 )
 from evalkit.evaluation.evaluating import Evaluation, evaluate, evaluate_all
@@ -33,6 +34,7 @@ __all__ = [
     "questions",
     "recall_against_facts",
     "score",
+    "sensitivity",
     "status",
     "under_two_policies",
     "worst",

@@ -9,7 +9,7 @@ from evalkit import metrics
 from evalkit.evaluation.asking import Plan
 from evalkit.evaluation.evaluating import Evaluation
 from evalkit.evaluation.values import EVIDENCE_METRICS
-from evalkit.records import Chunk, LabelledSet
+from evalkit.records import Chunk, LabelledSet, Query
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -134,3 +134,42 @@ def under_two_policies(
     ]
     columns = ["metric", "this policy", other, "choices that differ for it"]
     return pd.DataFrame(rows, columns=columns)
+
+
+def sensitivity(evaluation: Evaluation, labelled: LabelledSet, plan: Plan) -> pd.DataFrame:
+    """How far the means could move: over orders of tied chunks, and over unjudged ones.
+
+    Each range is exact question by question and averaged. Where the set claims complete
+    judgments nothing is unjudged, and that range is the value itself.
+    """
+    import pandas as pd
+
+    depth = max(plan.cutoffs)
+    queries = {q.query_id: q for q in labelled.queries if q.answerable and q.grades}
+    run = evaluation.run[evaluation.run["query_id"].isin(list(queries))]
+    rankings = {
+        str(query_id): list(zip(hits["doc_id"], hits["score"], strict=True))
+        for query_id, hits in run.groupby("query_id", sort=False)
+    }
+    rows = []
+    for name in [*plan.metrics, "Judged"]:
+        metric = metrics.parse_metric(f"{name}@{depth}", plan.policy)
+        found = [
+            _ranges(metric, rankings.get(query_id, []), query, labelled)
+            for query_id, query in queries.items()
+        ]
+        rows.append((str(metric), *pd.DataFrame(found).mean().tolist()))
+    ends = ["lowest by ties", "highest by ties", "lowest by unjudged", "highest by unjudged"]
+    return pd.DataFrame(rows, columns=["metric", "mean", *ends])
+
+
+def _ranges(
+    metric: metrics.Metric, ranking: list[tuple[str, float]], query: Query, labelled: LabelledSet
+) -> tuple[float, ...]:
+    ids = [doc_id for doc_id, _ in ranking]
+    grades = dict(query.grades)
+    if labelled.complete:
+        grades = dict.fromkeys(ids, 0) | grades
+    value = metrics.value(metric, ids, grades)
+    ties = metrics.tie_range(metric, ranking, grades)
+    return (value, *ties, *metrics.unjudged_range(metric, ids, grades, labelled.highest_grade))
