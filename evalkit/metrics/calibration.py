@@ -93,13 +93,15 @@ def guarantee(sweep: Sweep, alpha: float, delta: float = 0.05) -> Guarantee:
         p(t) = P(Binomial(n, alpha) <= accepted unsupported at t);
 
     the first p above delta stops, and the threshold before it stands. No price is paid for
-    trying many: the order is fixed beforehand and errs at its first true H only. It holds
-    for every distribution of scores, with n = number of unsupported questions, provided that
-    those to come are drawn like these, each independently; topics in one split only, or
-    near copies, break that. What it does not promise: anything about answerable questions.
+    trying many: the order is fixed beforehand and errs at its first true H only. That the
+    thresholds lie between observed scores changes nothing: they stand for all real numbers
+    from inf down, and between two of them no count moves.
 
-    Source: Angelopoulos, Bates, Candès, Jordan & Lei, "Learn then Test", arXiv:2110.01052,
-    2021, section 2.
+    It holds for every distribution of scores, with n = number of unsupported questions, if
+    those to come are drawn like these, each independently; topics in one split only, or
+    near copies, break that. It promises nothing about answerable questions.
+
+    Source: Angelopoulos, Bates, Candès, Jordan & Lei, "Learn then Test", arXiv:2110.01052, 2021.
     """
     rule = Rule("guarantee", alpha, delta)
     operating = choose(sweep, rule)
