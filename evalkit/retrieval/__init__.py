@@ -17,8 +17,8 @@ import numpy as np
 
 from evalkit.errors import EmbeddingError, ParameterError
 from evalkit.records import Chunk, LabelledSet
+from evalkit.retrieval import builds, edge, server
 from evalkit.retrieval import collection as stored
-from evalkit.retrieval import edge, server
 from evalkit.retrieval.adapters import from_callable
 from evalkit.retrieval.audit import ann_recall, audit_vectors, exactly
 from evalkit.retrieval.chunking import WHOLE, cut
@@ -152,7 +152,7 @@ def open_semantic(
     url = os.environ.get("QDRANT_URL", "")
     name = stored.collection_name(labelled.name, model.spec)
     if not url:
-        contents = stored.read_current(store / "collections", name, model.spec)
+        contents = builds.read_current(store / "collections", name, model.spec)
         collection = stored.remember_filters(stored.load(contents, must))
         manifest = dict(contents.manifest)
     elif url.startswith(edge.PREFIX):
@@ -169,7 +169,7 @@ def open_semantic(
 
 def _build(url: str, store: Path, contents: stored.Contents) -> str:
     if not url:
-        return str(stored.build(store / "collections", contents))
+        return str(builds.build(store / "collections", contents))
     if url.startswith(edge.PREFIX):
         return edge.build(url, contents)
     return server.build(url, contents)

@@ -16,8 +16,8 @@ from typing import Any
 
 from evalkit.errors import EngineUnavailableError, EnvironmentSetupError, RetrievalError
 from evalkit.files import write_json
-from evalkit.retrieval import collection as stored
-from evalkit.retrieval.collection import Contents, payload, point_id
+from evalkit.retrieval import builds
+from evalkit.retrieval.collection import Contents, over, payload, point_id
 from evalkit.retrieval.embedding import EmbedderSpec
 from evalkit.retrieval.qdrant import QdrantCollection
 
@@ -28,15 +28,15 @@ BATCH = 1_000
 def build(url: str, contents: Contents) -> str:
     """Writes a fresh shard beside the served one, reads it back, then switches to it."""
     store = Path(url.removeprefix(PREFIX))
-    return f"{PREFIX}{stored.build(store, contents, write=_write, opened=_verifiable)}"
+    return f"{PREFIX}{builds.build(store, contents, write=_write, opened=_verifiable)}"
 
 
 def open_built(
     url: str, name: str, spec: EmbedderSpec, must: Mapping[str, str]
 ) -> tuple[QdrantCollection, dict[str, Any]]:
     """The served shard of a collection, its counts checked against its manifest."""
-    folder = stored.current_build(Path(url.removeprefix(PREFIX)), name, spec)
-    manifest = stored.read_manifest(folder)
+    folder = builds.current_build(Path(url.removeprefix(PREFIX)), name, spec)
+    manifest = builds.read_manifest(folder)
     opened = _open(folder, manifest, must)
     counts = (opened.count(), opened.count(eligible=True))
     if counts != (manifest["points"], manifest["eligible"]):
@@ -91,7 +91,7 @@ def _open(folder: Path, manifest: Mapping[str, Any], must: Mapping[str, str]) ->
             f"{folder} cannot be opened: {error}. One process at a time can hold it: shut down the "
             "other kernel, or use a server"
         ) from error
-    return stored.over(_Client(edge, shard), manifest, must, f"{PREFIX}{folder.parent.parent}")
+    return over(_Client(edge, shard), manifest, must, f"{PREFIX}{folder.parent.parent}")
 
 
 def _library() -> Any:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from evalkit.errors import ParameterError, RetrievalError
 from evalkit.records import Chunk
@@ -38,15 +38,11 @@ def connect(url: str) -> Any:
     """A client of that server, proven by one real request; the constructor alone never fails."""
     from qdrant_client import QdrantClient
 
-    parts = urlsplit(url)
+    parts = _parsed(url)
     key = os.environ.get("QDRANT_API_KEY") or None
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ParameterError(
-            f"QDRANT_URL {_shown(url)!r}: give http(s)://host:port, edge:<folder>, or nothing"
-        )
     if parts.username or parts.password:
         raise ParameterError("QDRANT_URL holds a user or password; use QDRANT_API_KEY instead")
-    if key and parts.scheme == "http" and not _is_this_machine(parts.hostname):
+    if key and parts.scheme == "http" and not _is_this_machine(str(parts.hostname)):
         raise ParameterError(
             f"QDRANT_API_KEY would go in clear text to {parts.hostname}; use https"
         )
@@ -128,8 +124,8 @@ def open_built(
             f"collection {name!r} holds {found[0]} dimensions by {found[1]} where the embedder "
             f"has {expected['dimension']} by {expected['distance']}; run the index notebook"
         )
-    opened = over(client, expected, must, f"Qdrant at {_shown(url)}, {aliases[name]}")
     manifest = dict((getattr(info.config, "metadata", None) or {}).get(METADATA) or expected)
+    opened = over(client, manifest, must, f"Qdrant at {_shown(url)}, {aliases[name]}")
     failed = set(manifest.get("failed", {}))
     stored = tuple(chunk for chunk in contents.chunks if chunk.doc_id not in failed)
     counts = {key: manifest.get(key, expected[key]) for key in ("points", "eligible")}
@@ -210,13 +206,12 @@ def _upload(client: Any, name: str, contents: Contents) -> None:
 
     manifest = contents.manifest
     subject = f"collection {name!r}"
+    kept = {key: value for key, value in manifest.items() if key != "overlong"}
     config = models.VectorParams(
         size=int(manifest["dimension"]), distance=models.Distance(manifest["distance"])
     )
     patiently(
-        lambda: client.create_collection(
-            name, vectors_config=config, metadata={METADATA: dict(manifest)}
-        ),
+        lambda: client.create_collection(name, vectors_config=config, metadata={METADATA: kept}),
         subject,
     )
     for key in manifest["filter"]:
@@ -270,12 +265,23 @@ def _vector_params(info: Any, name: str, wanted: str | None) -> Any:
     )
 
 
+def _parsed(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+            return parts
+    except ValueError:
+        pass
+    raise ParameterError(
+        f"QDRANT_URL {_shown(url)!r}: give http(s)://host:port, edge:<folder>, or nothing"
+    )
+
+
 def _is_this_machine(host: str) -> bool:
     return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def _shown(url: str) -> str:
     """The address without user, password, path or query."""
-    parts = urlsplit(url)
-    host = parts.netloc.rpartition("@")[2]
-    return f"{parts.scheme}://{host}" if host else url.partition("?")[0]
+    scheme, mark, rest = url.partition("://")
+    return scheme + mark + rest.partition("/")[0].partition("?")[0].rpartition("@")[2]

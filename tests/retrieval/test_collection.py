@@ -13,7 +13,7 @@ import pytest
 
 from evalkit.errors import EmbeddingError, RetrievalError
 from evalkit.records import Chunk, Document, LabelledSet
-from evalkit.retrieval import collection, index, open_retrievers
+from evalkit.retrieval import builds, collection, index, open_retrievers
 from evalkit.retrieval.chunking import cut
 from evalkit.retrieval.embedding import EmbedderSpec
 
@@ -165,7 +165,7 @@ def test_a_failed_verification_leaves_the_old_build_served(
     def fail(*_: object) -> None:
         raise RetrievalError("came back changed")
 
-    monkeypatch.setattr(collection, "verified", fail)
+    monkeypatch.setattr(builds, "verified", fail)
     with pytest.raises(RetrievalError, match="came back changed"):
         index(labelled, chunks, "deterministic", store)
     assert reopen(labelled, chunks, store).search(["retries"], 3) == before
@@ -187,7 +187,7 @@ def test_verification_notices_what_the_engine_lost(
     built: Path, labelled: LabelledSet, chunks: list[Chunk], store: Path
 ) -> None:
     """A deleted point, a changed payload and a changed vector are each found (A03 and beyond)."""
-    contents = collection.read_build(built)
+    contents = builds.read_build(built)
     must = collection.conditions(labelled)
     victim = collection.point_id(chunks[1], labelled.chunking)
 
@@ -259,7 +259,7 @@ def test_a_filter_is_decided_once_and_by_the_engine(
     built: Path, labelled: LabelledSet, chunks: list[Chunk], store: Path
 ) -> None:
     """Hits and scores are those of the untouched engine; its filter runs once for 20."""
-    contents = collection.read_build(built)
+    contents = builds.read_build(built)
     must = collection.conditions(labelled)
     untouched, quick = (collection.load(contents, must) for _ in range(2))
     points = quick.client._client.collections[quick.name]

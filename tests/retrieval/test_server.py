@@ -234,7 +234,9 @@ def test_a_key_never_leaves_in_clear_text(
     assert "s3cret" not in str(userinfo.value)
 
 
-@pytest.mark.parametrize("url", ["qdrant", "ftp://host", "http://"])
+@pytest.mark.parametrize(
+    "url", ["qdrant", "ftp://host", "http://", "http://host:port", "http://[::1"]
+)
 def test_an_address_that_is_none_is_refused(url: str) -> None:
     """The message shows the forms that are."""
     with pytest.raises(ParameterError, match=r"http\(s\)://host:port"):
