@@ -53,6 +53,8 @@ def by_depth(frame: pd.DataFrame, metric: str, reading: str, ax: Axes | None = N
     """How deep must a reader go? One metric over the cutoffs, a line a mode."""
     rows = frame[frame["metric"] == metric]
     ax = _axes(ax, "Depth k (chunks read)", reading)
+    if rows.empty:
+        return _nothing(ax, f"no question of this set has a {metric} value")
     for number, mode in enumerate(dict.fromkeys(rows["mode"])):
         line = rows[rows["mode"] == mode]
         depth = line["cutoff"].astype(int)
@@ -191,6 +193,11 @@ def _axes(ax: Axes | None, x: str, y: str, *, height: float = 3.8) -> Axes:
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(alpha=0.2)
     ax.set_axisbelow(True)
+    return ax
+
+
+def _nothing(ax: Axes, why: str) -> Axes:
+    ax.text(0.5, 0.5, f"Nothing to draw: {why}", transform=ax.transAxes, ha="center", va="center")
     return ax
 
 
