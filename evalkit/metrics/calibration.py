@@ -198,7 +198,7 @@ def report(
         "evidence among accepted": (right, right + without + wrong),
     }
     kept = table[table["accepted"] & table["answerable"]]
-    if "complete" in kept:
+    if "required" in table and table["required"].any():
         shares["complete answer among accepted"] = (
             int(kept["complete"].sum()),
             int(kept["required"].sum()),

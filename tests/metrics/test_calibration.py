@@ -4,6 +4,7 @@ import json
 from math import comb, inf, sqrt
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from evalkit.errors import MetricError
 from evalkit.metrics import acceptance, calibration, operating, scored
 from evalkit.metrics.operating import Rule
 from evalkit.metrics.uncertainty import as_record
+from evalkit.records import Query, Requirement
 
 RULES = [Rule("ceiling", 0.25), Rule("cost", 2.0), Rule("equal error"), Rule("guarantee", 0.4)]
 ROWS = st.lists(
@@ -128,6 +130,29 @@ def test_reports_count_on_other_questions():
     ]
     # exact ends for 1 of 2: 1 - √0.975 and √0.975
     assert (rates[0].low, rates[0].high) == pytest.approx((1 - sqrt(0.975), sqrt(0.975)))
+
+
+def test_reports_on_rankings_add_what_a_reader_gets():
+    """Of two accepted, one lacks a fact; recall 1 and 1/2; unsupported u keeps nothing (by hand)."""
+    facts = (Requirement("one", ("a",)), Requirement("two", ("b",)))
+    grades = {"a": 1, "b": 1}
+    queries = [Query(q, "?", True, grades=grades, requirements=facts) for q in ("q", "r")]
+    rows = [("q", "a", 1, 0.9), ("q", "b", 2, 0.8), ("r", "a", 1, 0.7), ("u", "a", 1, 0.1)]
+    run = pd.DataFrame(rows, columns=["query_id", "doc_id", "rank", "score"])
+    others = scored.scored_questions(
+        run, [*queries, Query("u", "?", False)], axis="cosine", cutoff=5
+    )
+    point = operating.choose(
+        swept([0.4] * 20 + [0.6] * 20, np.arange(40) >= 20), Rule("equal error")
+    )
+    lines = {
+        line.name: line for line in calibration.report(point, others, np.random.default_rng(0))
+    }
+
+    complete = lines["complete answer among accepted"]
+    assert (complete.count, complete.total) == (1, 2)
+    assert lines["recall@5 among accepted"].value == (1 + 1 / 2) / 2
+    assert lines["results kept"].value == (2 + 1 + 0) / 3
 
 
 def test_thresholds_of_another_axis_are_refused():
