@@ -14,7 +14,7 @@ import numpy as np
 
 from evalkit.comparison.rules import NOT_COMPARABLE, Rule, undeclared, verdict, word
 from evalkit.errors import ExecutionError, ParameterError
-from evalkit.executions import Execution, differences
+from evalkit.executions import Execution, differences, mode_inputs
 from evalkit.metrics import paired, uncertainty
 
 if TYPE_CHECKING:
@@ -38,15 +38,10 @@ class Side:
 
     def inputs(self) -> dict[str, Any]:
         """The execution's inputs as far as this mode used them."""
-        inputs = self.execution.inputs
-        modes = inputs.pop("retrieval", {})
-        if self.mode not in modes:
-            raise ExecutionError(
-                f"{self.execution.name} has no mode {self.mode!r}; it ran {', '.join(modes)}."
-            )
-        if self.mode == "keyword":
-            inputs.pop("embedder", None)
-        return {**inputs, "mode": self.mode, "retrieval": modes[self.mode]}
+        try:
+            return mode_inputs(self.execution.inputs, self.mode)
+        except ExecutionError as problem:
+            raise ExecutionError(f"{self.execution.name}: {problem}") from None
 
     def frame(self, name: str) -> pd.DataFrame:
         """The rows of a stored table that belong to this mode."""

@@ -173,10 +173,19 @@ def find(name: str) -> Execution:
 
 
 def history() -> Iterator[Execution]:
-    """All executions by their recorded start, oldest first: a restored artifact keeps its place."""
-    found = [Execution(path.parent) for path in outputs().glob("*/manifest.json")]
-    found = [execution for execution in found if "execution" in execution.manifest]
-    yield from sorted(found, key=lambda each: (each.manifest.get("started", ""), each.name))
+    """All executions by their recorded start, oldest first: a restored artifact keeps its place.
+
+    A folder whose manifest cannot be read is no execution to work with; `timeline` shows it.
+    """
+    found = []
+    for path in outputs().glob("*/manifest.json"):
+        try:
+            manifest = Execution(path.parent).manifest
+        except ExecutionError:
+            continue
+        if "execution" in manifest:
+            found.append((manifest.get("started", ""), path.parent.name, Execution(path.parent)))
+    yield from (execution for *_, execution in sorted(found, key=lambda each: each[:2]))
 
 
 def newest(*, dataset: str = "", needs: str = "outcomes.parquet") -> Execution:
