@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from evalkit import metrics
 from evalkit.evaluation.asking import Plan
 from evalkit.evaluation.evaluating import Evaluation
-from evalkit.evaluation.values import EVIDENCE_METRICS
+from evalkit.evaluation.values import EVIDENCE_METRICS, judged
 from evalkit.records import Chunk, LabelledSet, Query
 
 if TYPE_CHECKING:
@@ -115,11 +115,11 @@ def under_two_policies(
     """The same rankings scored under the plan's policy and another preset, and what differs."""
     import pandas as pd
 
-    judgments = {q.query_id: dict(q.grades) for q in labelled.queries if q.answerable}
-    scored = evaluation.run[evaluation.run["query_id"].isin(list(judgments))]
-    run = {
-        str(query_id): dict(zip(hits["doc_id"], hits["score"], strict=True))
-        for query_id, hits in scored.groupby("query_id", sort=False)
+    queries = [query for query in labelled.queries if query.answerable]
+    rankings = _rankings(evaluation)
+    run = {query.query_id: dict(rankings.get(query.query_id, [])) for query in queries}
+    judgments = {
+        query.query_id: judged(query, run[query.query_id], labelled.complete) for query in queries
     }
     second = metrics.preset(other)
     names = [f"{name}@{max(plan.cutoffs)}" for name in plan.metrics]
@@ -145,31 +145,31 @@ def sensitivity(evaluation: Evaluation, labelled: LabelledSet, plan: Plan) -> pd
     import pandas as pd
 
     depth = max(plan.cutoffs)
-    queries = {q.query_id: q for q in labelled.queries if q.answerable and q.grades}
-    run = evaluation.run[evaluation.run["query_id"].isin(list(queries))]
-    rankings = {
-        str(query_id): list(zip(hits["doc_id"], hits["score"], strict=True))
-        for query_id, hits in run.groupby("query_id", sort=False)
-    }
+    queries = [query for query in labelled.queries if query.answerable and query.grades]
+    rankings = _rankings(evaluation)
     rows = []
     for name in [*plan.metrics, "Judged"]:
         metric = metrics.parse_metric(f"{name}@{depth}", plan.policy)
         found = [
-            _ranges(metric, rankings.get(query_id, []), query, labelled)
-            for query_id, query in queries.items()
+            _ranges(metric, rankings.get(query.query_id, []), query, labelled) for query in queries
         ]
         rows.append((str(metric), *pd.DataFrame(found).mean().tolist()))
     ends = ["lowest by ties", "highest by ties", "lowest by unjudged", "highest by unjudged"]
     return pd.DataFrame(rows, columns=["metric", "mean", *ends])
 
 
+def _rankings(evaluation: Evaluation) -> dict[str, list[tuple[str, float]]]:
+    return {
+        str(query_id): list(zip(hits["doc_id"], hits["score"], strict=True))
+        for query_id, hits in evaluation.run.groupby("query_id", sort=False)
+    }
+
+
 def _ranges(
     metric: metrics.Metric, ranking: list[tuple[str, float]], query: Query, labelled: LabelledSet
 ) -> tuple[float, ...]:
     ids = [doc_id for doc_id, _ in ranking]
-    grades = dict(query.grades)
-    if labelled.complete:
-        grades = dict.fromkeys(ids, 0) | grades
+    grades = judged(query, ids, labelled.complete)
     value = metrics.value(metric, ids, grades)
     ties = metrics.tie_range(metric, ranking, grades)
     return (value, *ties, *metrics.unjudged_range(metric, ids, grades, labelled.highest_grade))

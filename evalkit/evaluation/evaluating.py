@@ -77,7 +77,7 @@ def evaluate(
         axis=retriever.axis,
         run=_run_frame(asked),
         evidence=_evidence_frame(asked, labelled),
-        results=values(scored, plan),
+        results=values(scored, plan, complete=labelled.complete),
         outcomes=_outcome_frame(asked, labelled),
         settings=retriever.describe(),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -17,11 +17,14 @@ if TYPE_CHECKING:
 EVIDENCE_METRICS = ("RequirementRecall", "CompleteAnswer")
 
 
-def values(scored: Sequence[Asked], plan: Plan) -> pd.DataFrame:
+def values(scored: Sequence[Asked], plan: Plan, *, complete: bool) -> pd.DataFrame:
     """Values of every metric at every cutoff, each cutoff from its own independent ranking."""
     import pandas as pd
 
-    judgments = {each.query.query_id: dict(each.query.grades) for each in scored}
+    judgments = {
+        each.query.query_id: judged(each.query, [hit.doc_id for hit in each.deepest], complete)
+        for each in scored
+    }
     frames = []
     for cutoff in sorted(plan.cutoffs):
         rankings = {
@@ -30,7 +33,9 @@ def values(scored: Sequence[Asked], plan: Plan) -> pd.DataFrame:
         }
         if scored:
             names = [f"{name}@{cutoff}" for name in plan.metrics]
-            scores = metrics.evaluate(rankings, judgments, names, policy=plan.policy)
+            scores = metrics.evaluate(
+                rankings, judgments, names, policy=plan.policy, complete=complete
+            )
             frames.append(scores.frame())
         frames.append(_evidence_values(scored, cutoff))
     return pd.concat(frames, ignore_index=True)
@@ -60,6 +65,11 @@ def _facts_found(each: Asked, cutoff: int) -> dict[str, float]:
     return metrics.requirement_values(cutoff, ranking, facts)
 
 
+def judged(query: Query, returned: Iterable[str], complete: bool) -> dict[str, int]:
+    """The question's grades; in a complete set a returned chunk without a grade was judged 0."""
+    return {**dict.fromkeys(returned if complete else (), 0), **query.grades}
+
+
 def ideal(labelled: LabelledSet, plan: Plan) -> pd.DataFrame:
     """Values of the best ranking each question allows: the ceiling of every metric.
 
@@ -81,7 +91,7 @@ def ideal(labelled: LabelledSet, plan: Plan) -> pd.DataFrame:
                 rows.append((query.query_id, "RequirementRecall", str(cutoff), share))
                 rows.append((query.query_id, "CompleteAnswer", str(cutoff), float(share == 1)))
     facts = pd.DataFrame(rows, columns=["query_id", "metric", "cutoff", "value"])
-    return pd.concat([values(best, plan), facts], ignore_index=True)
+    return pd.concat([values(best, plan, complete=False), facts], ignore_index=True)
 
 
 def _most_facts(query: Query, cutoff: int) -> int:
