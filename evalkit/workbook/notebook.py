@@ -10,6 +10,7 @@ Two runs of the same notebook on the same inputs are byte-identical: no times, n
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import threading
@@ -195,10 +196,20 @@ class _Engine(Engine):  # type: ignore[misc]
             client.execute(env=session.environment)
         finally:
             session.kernels.discard(client)
-            ensure_event_loop().close()  # this thread's; its sockets would stay open
+            _close_event_loop()
 
 
 papermill_engines.register(_ENGINE, _Engine)
+
+
+def _close_event_loop() -> None:
+    """Ends this thread's loop, whose sockets and half-done reads of a dead kernel would stay."""
+    loop = ensure_event_loop()
+    left = asyncio.all_tasks(loop)
+    for task in left:
+        task.cancel()
+    loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+    loop.close()
 
 
 def _read(source: Path) -> Any:

@@ -12,7 +12,7 @@ import nbformat
 import pytest
 
 from evalkit.errors import NotebookError
-from evalkit.workbook.notebook import Kernels, run_notebook
+from evalkit.workbook.notebook import Kernels, _judged, run_notebook
 
 pytestmark = pytest.mark.notebook
 Make = Callable[..., Path]
@@ -51,6 +51,13 @@ def test_way_of_stopping_is_told_and_leaves_no_result(
     assert f"({status})" in left.cells[0].source
     assert reason in left.cells[0].source
     assert left.metadata["evalkit"]["status"] == status
+
+
+def test_cells_that_never_ran_make_a_notebook_incomplete() -> None:
+    """Papermill's word that all is well counts nothing where a cell has no execution count."""
+    cells = [nbformat.v4.new_code_cell("1", execution_count=1), nbformat.v4.new_code_cell("2")]
+
+    assert _judged("ok", "", cells, 1) == ("incomplete", "1 of 2 code cells ran")
 
 
 def test_cell_allowed_to_raise_still_fails_the_notebook(
