@@ -133,7 +133,7 @@ def test_reports_count_on_other_questions():
 
 
 def test_reports_on_rankings_add_what_a_reader_gets():
-    """Of two accepted, one lacks a fact; recall 1 and 1/2; unsupported u keeps nothing (by hand)."""
+    """Of two accepted one lacks a fact; recall is 1 and 1/2; u keeps nothing (by hand)."""
     facts = (Requirement("one", ("a",)), Requirement("two", ("b",)))
     grades = {"a": 1, "b": 1}
     queries = [Query(q, "?", True, grades=grades, requirements=facts) for q in ("q", "r")]
