@@ -15,7 +15,7 @@ from evalkit.errors import EmbeddingError, RetrievalError
 from evalkit.records import Chunk, Document, LabelledSet
 from evalkit.retrieval import builds, collection, index, open_retrievers
 from evalkit.retrieval.chunking import cut
-from evalkit.retrieval.embedding import EmbedderSpec
+from evalkit.retrieval.embedding import EmbedderSpec, Profile
 
 
 @pytest.fixture
@@ -144,9 +144,12 @@ def test_a_changed_corpus_is_refused(
 
 
 def test_another_generation_is_never_mixed(chunks: list[Chunk], labelled: LabelledSet) -> None:
-    """Same name and dimension, other weights: another collection name, and a refusal (A18)."""
+    """Other weights, prompts or length: another collection name, and a refusal (A18)."""
     old, new = EmbedderSpec("m", 384, "a"), EmbedderSpec("m", 768, "b")
-    assert collection.collection_name("s", old) != collection.collection_name("s", new)
+    prompted = EmbedderSpec("m", 384, "a", profile=Profile(document="passage: {text}"))
+    shorter = EmbedderSpec("m", 384, "a", max_tokens=128)
+    names = {collection.collection_name("s", spec) for spec in (old, new, prompted, shorter)}
+    assert len(names) == 4
     manifest = {"name": "s-m", "embedder": old.describe(), "dimension": 384}
     with pytest.raises(EmbeddingError, match=r"'s-m' is not of the embedder"):
         collection.check_against(manifest, labelled, chunks, new)

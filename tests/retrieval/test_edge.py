@@ -95,10 +95,23 @@ def test_a_changed_corpus_is_refused(
 def test_exact_is_passed_on(
     at_edge: Path, labelled: LabelledSet, chunks: list[Chunk], store: Path
 ) -> None:
-    """The engine is asked for an exact scan, and answers as before on a set this small."""
+    """The engine is asked for an exact scan only where one is wanted."""
+    import qdrant_edge
+
+    class Watched:
+        def __getattr__(self, name: str) -> Any:
+            if name == "SearchParams":
+                return lambda exact: asked.append(exact) or qdrant_edge.SearchParams(exact=exact)
+            return getattr(qdrant_edge, name)
+
+    asked: list[bool] = []
     index(labelled, chunks, "deterministic", store)
     opened = reopen(labelled, chunks, store)
+    opened.collection.client._edge = Watched()
     vector = np.ones((1, 256), dtype=np.float32)
-    found = [opened.collection.query(vector, 3, exact=exact) for exact in (False, True)]
-    assert found[0] == found[1]
+    for exact in (False, True):
+        opened.collection.query(vector, 3, exact=exact)
+    assert asked == [False, True]
+    schema = opened.collection.client._shard.info().payload_schema
+    assert set(schema) == {"chunking_version", "document_type", "publication_state"}
     opened.collection.client.close()

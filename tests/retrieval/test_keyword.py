@@ -34,10 +34,12 @@ def test_a_text_without_any_word_is_not_a_hit() -> None:
 
 
 def test_equal_scores_go_by_doc_id() -> None:
-    """The same text under two ids ties; input order does not matter (by definition)."""
-    hits = KeywordRetriever([chunk("b", "fox"), chunk("a", "fox")]).search(["fox"], 2)[0]
-    assert [(h.doc_id, h.rank) for h in hits] == [("a", 1), ("b", 2)]
-    assert hits[0].score == hits[1].score
+    """One text under 60 ids ties throughout; input order does not matter (by definition)."""
+    ids = [f"d{i:02}" for i in range(60)]
+    texts = [chunk(name, "fox" if i % 3 else "fox fox") for i, name in enumerate(ids)]
+    hits = KeywordRetriever(texts[::-1]).search(["fox"], 60)[0]
+    assert [hit.doc_id for hit in hits] == ids[::3] + [name for name in ids if name not in ids[::3]]
+    assert len({hit.score for hit in hits}) == 2
 
 
 def test_a_word_in_the_title_or_tags_counts_more() -> None:

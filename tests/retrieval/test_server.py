@@ -57,6 +57,8 @@ def test_the_alias_moves_last_and_the_old_collection_goes(
     (alias,) = memory.get_aliases().aliases
     (only,) = memory.get_collections().collections
     assert only.name == alias.collection_name and alias.alias_name.startswith("small-")
+    (_, switch) = server.paths("/collections/aliases")
+    assert [list(action) for action in switch["actions"]] == [["delete_alias"], ["create_alias"]]
     writes = [path for method, path, _ in server.asked if path.partition("?")[0].endswith("points")]
     assert writes and all("wait=true" in path for path in writes)
     fields = {body["field_name"] for body in server.paths("/index")}
