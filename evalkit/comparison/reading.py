@@ -110,7 +110,7 @@ def movers_in_full(
 
 
 def record(comparison: Comparison, rule: Rule) -> dict[str, Any]:
-    """The comparison as JSON: verdict, reasons, rule, differing inputs and the whole table."""
+    """The comparison as JSON: verdict, reasons, rule, differing inputs, movers, whole table."""
     table = comparison.table.astype(object)
     plain = table.where(table.notna(), None).to_dict(orient="records")
     return {
@@ -123,6 +123,7 @@ def record(comparison: Comparison, rule: Rule) -> dict[str, Any]:
         "undeclared": list(comparison.undeclared),
         "environment": {name: list(pair) for name, pair in comparison.environment.items()},
         "unpaired": list(comparison.unpaired),
+        "movers": movers(comparison).to_dict(orient="records"),
         "table": [{str(k): _finite(v) for k, v in row.items()} for row in plain],
     }
 

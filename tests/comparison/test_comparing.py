@@ -269,5 +269,7 @@ def test_a_mode_that_did_not_run_is_an_error_that_names_those_that_did(execution
     """A side that does not exist is never an empty comparison."""
     made = execution("one", {"semantic": {"q": 0.5}})
 
-    with pytest.raises(ExecutionError, match="no mode 'hybrid' was run; there are keyword, semantic"):
+    with pytest.raises(
+        ExecutionError, match="no mode 'hybrid' was run; there are keyword, semantic"
+    ):
         Side(made, "hybrid").inputs()
