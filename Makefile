@@ -49,7 +49,7 @@ list: setup ## List the executions in outputs/
 
 bench: ## Measure against the peers (installs them)
 	@$(if $(SETUP),$(SETUP) --extra test --extra bench)
-	@for bench in tests/bench/[a-z]*.py; do $(PY) $$bench || exit 1; done
+	@for bench in $$(grep -l __main__ tests/bench/*.py); do $(PY) $$bench || exit 1; done
 
 lock: ## Resolve pyproject.toml anew into requirements.lock (needs uv)
 	@$(PYTHON) -m evalkit lock
@@ -57,5 +57,5 @@ lock: ## Resolve pyproject.toml anew into requirements.lock (needs uv)
 reference: setup ## Make outputs/reference anew, the execution that is committed
 	@$(PY) -m evalkit run --into reference DATASET=handbook
 
-clean: ## Remove what runs made in outputs/, and nothing else
-	@$(if $(SETUP),$(if $(wildcard .venv),,:)) $(PY) -m evalkit clean
+clean: ## Remove what runs made in outputs/, and nothing else; asks (KEEP=5 YES=1)
+	@$(if $(SETUP),$(if $(wildcard .venv),,:)) $(PY) -m evalkit clean $(if $(YES),--yes) $(if $(KEEP),--keep $(KEEP))

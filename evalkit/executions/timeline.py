@@ -62,9 +62,9 @@ def timeline(dataset: str = "") -> pd.DataFrame:
             rows.append(common)
     frame = pd.DataFrame(rows, columns=_COLUMNS)
     numbers = dict.fromkeys(["mean", "low", "high", "ceiling"], "float64")
-    return frame.astype({**numbers, "count": "Int64", "of": "Int64"}).fillna(
-        dict.fromkeys(["mode", "metric", "cutoff", "changed"], "")
-    )
+    texts = ["mode", "metric", "cutoff", "changed"]  # float columns while no execution has values
+    kinds = {**numbers, "count": "Int64", "of": "Int64", **dict.fromkeys(texts, "object")}
+    return frame.astype(kinds).fillna(dict.fromkeys(texts, ""))
 
 
 def history_text(metric: str = "nDCG", dataset: str = "") -> str:

@@ -127,31 +127,60 @@ def render(options: argparse.Namespace) -> int:
 
 
 def list_executions(options: argparse.Namespace) -> int:
-    """Lists all executions, oldest first, with status, set and modes."""
-    from evalkit.workbook import pages
+    """Lists all executions, oldest first, with status, values and what changed between them."""
+    from evalkit import executions
 
-    print(pages.list_text())
+    print(executions.history_text(options.metric, options.dataset))
     return 0
 
 
 def clean(options: argparse.Namespace) -> int:
-    """Removes what runs made: executions but `reference`, collections, caches. Nothing else."""
-    from filelock import FileLock, Timeout
-
+    """Removes what runs made, after asking: all but baselines, `reference` and the newest KEEP."""
     from evalkit import executions
 
-    for execution in executions.history():
-        if execution.name == "reference":
-            continue
-        try:
-            with FileLock(execution.folder / ".run.lock", timeout=0):
-                pass
-        except Timeout:
-            print(f"kept {execution.name}: a run is writing to it", file=sys.stderr)
-            continue
-        shutil.rmtree(execution.folder)
-    for name in ("collections", "cache"):
-        shutil.rmtree(executions.outputs() / name, ignore_errors=True)
+    refused = False
+
+    def ask(question: str) -> bool:
+        nonlocal refused
+        if not options.yes and not sys.stdin.isatty():
+            raise ParameterError(f"{question}Nobody can be asked here: say --yes to remove them.")
+        refused = not options.yes and input(f"{question}[y/N] ").strip().lower() not in ("y", "yes")
+        return not refused
+
+    print(*executions.clean(options.keep, ask), sep="\n")
+    if options.keep == 0 and not refused:
+        for name in ("collections", "cache"):  # made again from the sets by the next run
+            shutil.rmtree(executions.outputs() / name, ignore_errors=True)
+    return 0
+
+
+def score(options: argparse.Namespace) -> int:
+    """Scores a run file against judgments, without a workbook, as people use trec_eval."""
+    from evalkit.evaluation import scoring
+
+    names = options.metrics.replace(",", " ").split() or scoring.SCORED
+    scores = scoring.score(options.run_file, options.qrels_file, names, preset=options.preset)
+    for finding in scoring.findings(options.run_file, options.qrels_file):
+        print(finding, file=sys.stderr)
+    if options.json:
+        print(scoring.as_json(scores, preset=options.preset, per_question=options.per_question))
+    else:
+        print(scoring.as_text(scores, per_question=options.per_question))
+    return 0
+
+
+def export(options: argparse.Namespace) -> int:
+    """Writes an execution as Mixpeek evaluation JSON, or as an aieval result store."""
+    from evalkit import datasets, executions, files
+
+    execution = executions.find(options.name)
+    about = execution.inputs.get("set", {}).get("name", "")
+    labelled = datasets.load(options.dataset or about)
+    if options.form == "mixpeek":
+        files.write_json(options.to, executions.mixpeek(execution, labelled, options.mode))
+        print(options.to)
+    else:
+        print(executions.write_aieval(execution, labelled, options.mode, options.to))
     return 0
 
 
@@ -217,10 +246,31 @@ def _parser() -> argparse.ArgumentParser:
     verb("check", check).add_argument("dataset", metavar="DATASET", help="built-in name or folder")
     added = verb("render", render)
     added.add_argument("name", nargs="?", default="", help="the execution; default: the newest")
-    verb("list", list_executions)
-    verb("clean", clean)
+    added = verb("list", list_executions)
+    added.add_argument("--metric", default="nDCG", help="the metric to show over time (nDCG)")
+    added.add_argument("--dataset", default="", help="only executions on this set")
+    added = verb("clean", clean)
+    added.add_argument("--keep", type=int, default=0, metavar="N", help="keep the newest N")
+    added.add_argument("--yes", action="store_true", help="do not ask")
+    _score_options(verb("score", score))
+    added = verb("export", export)
+    added.add_argument("name", help="the execution")
+    added.add_argument("form", choices=["mixpeek", "aieval"])
+    added.add_argument("to", type=Path, help="the file (mixpeek) or folder (aieval) to write")
+    added.add_argument("--mode", default="semantic", help="the mode to export (semantic)")
+    added.add_argument("--dataset", default="", help="the set, where it is not a built-in one")
     verb("lab", lab).add_argument("arguments", nargs="*", help="passed on to JupyterLab")
     return parser
+
+
+def _score_options(score_parser: argparse.ArgumentParser) -> None:
+    add = score_parser.add_argument
+    add("run_file", type=Path, metavar="RUN", help="TREC run, CSV or Parquet")
+    add("qrels_file", type=Path, metavar="QRELS", help="TREC qrels, CSV or Parquet")
+    add("--preset", default="evalkit", help="conventions: evalkit, trec_eval, ranx, mixpeek ...")
+    add("--metrics", default="", help="as in nDCG@10,AP")
+    add("--per-question", action="store_true", help="a line for each question too")
+    add("--json", action="store_true", help="JSON at full precision")
 
 
 def _run_options(run_parser: argparse.ArgumentParser) -> None:

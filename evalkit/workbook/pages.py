@@ -14,7 +14,7 @@ from typing import Any
 
 from evalkit import files
 from evalkit.errors import ExecutionError
-from evalkit.executions import Execution, history, outputs
+from evalkit.executions import Execution
 from evalkit.workbook import render
 
 _TITLES = {
@@ -108,18 +108,6 @@ def headline_text(summary: Mapping[str, Any]) -> str:
         for row in rows
         for cells in [list(zip(row[1:], widths[1:], strict=True))]
     )
-
-
-def list_text() -> str:
-    """All executions, oldest first: status, set, modes, label."""
-    rows = []
-    for execution in history():
-        manifest, summary = execution.manifest, summary_of(execution)
-        about = summary.get("set", {}).get("name", "–")
-        modes = ", ".join(summary.get("status", {})) or "–"
-        status = str(manifest.get("status", "?"))
-        rows.append(f"{execution.name:<44} {status:<12} {about:<12} {modes}")
-    return "\n".join(rows) or f"No executions in {outputs()} yet; `make run` makes one."
 
 
 def _notebooks(execution: Execution, manifest: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -1,6 +1,8 @@
 """The command line: one sentence and an exit code, and nothing removed that runs did not make."""
 
+import io
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -64,23 +66,63 @@ def test_setup_needs_the_standard_library_only() -> None:
     assert "Traceback" not in missing.stderr
 
 
-def test_clean_removes_what_runs_made_and_nothing_else(outputs: Path) -> None:
-    """Executions, collections and caches go; `reference` and foreign files stay."""
+def test_clean_removes_what_runs_made_and_nothing_else(
+    outputs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After yes, executions, collections and caches go; `reference` and foreign files stay."""
     executions.create("tiny")
     executions.create("reference", name="reference")
     for kept in ("mine", "collections", "cache"):
         (outputs / kept).mkdir()
         (outputs / kept / "file").write_text("x")
+    before = sorted(outputs.iterdir())
+
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    assert cli.main(["clean"]) == 2
+    assert "say --yes" in capsys.readouterr().err
+    assert sorted(outputs.iterdir()) == before
+
+    assert cli.main(["clean", "--yes"]) == 0
+    assert sorted(path.name for path in outputs.iterdir()) == ["mine", "reference"]
+
+
+def test_clean_asks_a_person_and_takes_no_for_an_answer(
+    outputs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At a terminal the executions are listed, and anything but yes removes nothing."""
+    execution = executions.create("tiny")
+    (outputs / "cache").mkdir()
+    asked: list[str] = []
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", lambda question: asked.append(question) or "")
 
     assert cli.main(["clean"]) == 0
 
-    assert sorted(path.name for path in outputs.iterdir()) == ["mine", "reference"]
+    assert execution.name in asked[0]
+    assert sorted(path.name for path in outputs.iterdir()) == [execution.name, "cache"]
+
+
+def test_score_prints_means_of_a_run_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run with its one relevant document second has RR 1/2 and nDCG 1/log2(3), by hand."""
+    (tmp_path / "run").write_text("q Q0 x 1 2.0 t\nq Q0 a 2 1.0 t\n")
+    (tmp_path / "qrels").write_text("q 0 a 1\n")
+    files = [str(tmp_path / "run"), str(tmp_path / "qrels")]
+
+    assert cli.main(["score", *files, "--metrics", "MRR,nDCG@10"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "ReciprocalRank\tall\t0.5000\tn=1",
+        f"nDCG@10\tall\t{1 / math.log2(3):.4f}\tn=1",
+    ]
+    assert cli.main(["score", *files, "--json", "--per-question", "--metrics", "AP"]) == 0
+    assert json.loads(capsys.readouterr().out)["questions"] == {"q": {"AP": 1 / 2}}
 
 
 def test_list_shows_every_execution_with_its_status(
     outputs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One line each, oldest first; before the first one it says how to make one."""
+    """Oldest first; before the first one it says how to make one."""
     assert cli.main(["list"]) == 0
     assert "make run" in capsys.readouterr().out
 
