@@ -98,11 +98,11 @@ def test_each_declared_metric_is_a_test(recorded):
 
 def test_the_summary_begins_with_the_verdict(recorded):
     """Verdict, sides, reasons, table; details folded: what a reviewer reads in this order."""
-    text = gate.markdown(recorded([0.5] * 8, [0.3] * 7 + [0.7]))
+    text = gate.markdown(recorded([0.5] * 10, [0.3] * 9 + [0.7]))
 
     assert text.startswith("## 🔴 REGRESSED\n\n`")
-    assert "| `nDCG@5` | 8 | 0.500 | 0.350 | -0.150 |" in text
-    assert "1 / 0 / 7" in text
+    assert "| `nDCG@5` | 10 | 0.500 | 0.340 | -0.160 |" in text
+    assert "1 / 0 / 9" in text
     for title in (
         "Every category",
         "Every metric",
@@ -110,7 +110,7 @@ def test_the_summary_begins_with_the_verdict(recorded):
         "Inputs that differ",
     ):
         assert f"<details><summary>{title}</summary>" in text
-    assert "| `q007` | 0.500 | 0.700 | +0.200 |" in text
+    assert "| `q009` | 0.500 | 0.700 | +0.200 |" in text
 
 
 def test_names_from_data_are_not_obeyed(recorded):
