@@ -275,3 +275,27 @@ def test_a_filter_is_decided_once_and_by_the_engine(
     assert len(decided) == 1
     quick.client.delete(quick.name, [collection.point_id(chunks[0], labelled.chunking)])
     assert all(len(hits) == 2 for hits in quick.query(vectors, 5))  # 3 eligible, one deleted
+
+
+def test_a_kill_while_indexing_leaves_the_old_build_served(
+    built: Path, labelled: LabelledSet, chunks: list[Chunk], store: Path, tmp_path: Path
+) -> None:
+    """A process killed after writing, before the switch: answers as before, then indexes anew."""
+    import pickle
+    import subprocess
+    import sys
+
+    before = reopen(labelled, chunks, store).search(["retries"], 3)
+    (tmp_path / "given").write_bytes(pickle.dumps((labelled, chunks, store)))
+    code = (
+        "import os, pickle, signal, sys\n"
+        "from evalkit.retrieval import builds, index\n"
+        "builds.verified = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "labelled, chunks, store = pickle.load(open(sys.argv[1], 'rb'))\n"
+        "index(labelled, chunks, 'deterministic', store)\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", code, str(tmp_path / "given")], check=False)
+    assert killed.returncode == -9 and len([p for p in built.parent.iterdir() if p.is_dir()]) == 2
+    assert reopen(labelled, chunks, store).search(["retries"], 3) == before
+    index(labelled, chunks, "deterministic", store)
+    assert len([p for p in built.parent.iterdir() if p.is_dir()]) == 2  # the strays are gone
