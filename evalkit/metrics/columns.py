@@ -57,7 +57,7 @@ class Qrels:
         if grades.size > np.iinfo(np.uint8).max:
             grades = np.union1d(grade, [0])
             grade = np.searchsorted(grades, grade)
-        keys = _key(texts.hashed(doc), query)
+        keys = _keyed(texts.hashed(doc), query)
         for _, _, here in blocks(np.bincount(query, minlength=len(query_ids)), _BLOCK):
             _, repeats = _match(keys[here], keys[:0])
             again, before = repeats + here.start
@@ -184,29 +184,26 @@ def _joined(
     rows: _Rows, qrels: Qrels, need_all: bool, exact: bool = False
 ) -> tuple[Ints, Ints, Ints]:
     """Rows with the judgment of each, in order; and pairs of rows that hold one document."""
-    numbers = _numbered(rows, qrels) if exact else None
-    hashes = texts.hashed(rows.doc) if rows.order is not None and not exact else None
-    sought = qrels.keys if numbers is None else _exact_key(numbers[len(rows.doc) :], qrels.query)
+    doc_key, sought, spread = None, qrels.keys, ODD[1]
+    if exact:
+        number, spread = _numbered(rows, qrels), np.uint64(1 << 32)  # above all numbers
+        doc_key, sought = number, _keyed(number[len(rows.doc) :], qrels.query, 1, spread)
+    elif rows.order is not None:
+        doc_key = texts.hashed(rows.doc)
     wanted = np.arange(qrels.query.size) if need_all else np.flatnonzero(qrels.level)
     first = np.searchsorted(qrels.query[wanted], np.arange(len(qrels.query_ids) + 1))
     found, repeats = [np.zeros((2, 0), np.int64)], [np.zeros((2, 0), np.int64)]
     for a, b, here in blocks(rows.length, _BLOCK):
-        query = np.repeat(rows.query[a:b], rows.length[a:b])
-        if numbers is not None:
-            key = _exact_key(numbers[rows.place(here)], query)
-        elif hashes is not None:
-            key = _key(hashes[rows.place(here)], query)
-        else:
-            key = _key(texts.hashed(rows.doc[here]), query)
+        key = texts.hashed(rows.doc[here]) if doc_key is None else doc_key[rows.place(here)]
+        key = _keyed(key, rows.query[a:b], rows.length[a:b], spread)
         begin, many = first[rows.query[a:b]], np.diff(first)[rows.query[a:b]]
         judgments = wanted[
             np.repeat(begin - (np.cumsum(many) - many), many) + np.arange(many.sum())
         ]
         row, repeated = _match(key, sought[judgments])
-        judgment_of = np.full(key.size, -1)
-        judgment_of[row[row >= 0]] = judgments[row >= 0]
-        hit = np.flatnonzero(judgment_of >= 0)
-        found.append(np.stack((hit + here.start, judgment_of[hit])))
+        hit = np.flatnonzero(row >= 0)
+        hit = hit[np.argsort(row[hit])]
+        found.append(np.stack((row[hit] + here.start, judgments[hit])))
         repeats.append(repeated + here.start)
     (row, judgment), pairs = np.hstack(found), np.hstack(repeats)
     same = texts.equal(rows.doc, rows.place(row), qrels.doc, judgment)
@@ -216,6 +213,14 @@ def _joined(
     return row, judgment, pairs
 
 
+def _keyed(doc: Keys, query: Ints, length: Ints | int = 1, spread: np.uint64 = ODD[1]) -> Keys:
+    """Keys of (query, doc): within a query as different as those of the documents."""
+    key = np.repeat(query.view(np.uint64) * spread, length)
+    key ^= doc
+    key *= ODD[0]
+    return key
+
+
 def _match(keys: Keys, wanted: Keys) -> tuple[Ints, Ints]:
     """The row of each wanted key, -1 if it has none; and pairs of rows that share a key.
 
@@ -223,32 +228,26 @@ def _match(keys: Keys, wanted: Keys) -> tuple[Ints, Ints]:
     the others are written again at the slots of another mix of their keys, until all stand.
     """
     found, pairs = np.full(wanted.size, -1), [np.zeros((2, 0), np.int64)]
-    bits = (3 * keys.size).bit_length()
+    bits = (2 * keys.size).bit_length()
     shift, table = np.uint64(64 - bits), np.zeros(1 << bits, np.int32)
     rows, seeking = np.arange(keys.size, dtype=np.int32), np.arange(wanted.size)
     mix, sought = keys, wanted
     while rows.size:
         slot = (mix >> shift).view(np.int64)
         table[slot] = rows
-        standing = table[slot]
-        there = table[(sought >> shift).view(np.int64)]
-        is_found = keys[there] == wanted[seeking]
+        standing = table.take(slot)
+        there = table.take((sought >> shift).view(np.int64))
+        is_found = keys.take(there) == wanted.take(seeking)
         found[seeking[is_found]] = there[is_found]
         seeking, sought = seeking[~is_found], sought[~is_found] * ODD[2]
         lost = np.flatnonzero(standing != rows)
-        repeats = keys[standing[lost]] == keys[rows[lost]]
-        pairs.append(np.stack((rows[lost[repeats]], standing[lost[repeats]])).astype(np.int64))
-        lost = lost[~repeats]
+        is_repeat = keys[standing[lost]] == keys[rows[lost]]
+        if is_repeat.any():
+            pair = np.stack((rows[lost[is_repeat]], standing[lost[is_repeat]]))
+            pairs.append(pair.astype(np.int64))
+            lost = lost[~is_repeat]
         rows, mix = rows[lost], mix[lost] * ODD[2]
     return found, np.hstack(pairs)
-
-
-def _key(doc: Keys, query: Ints) -> Keys:
-    return ((query.view(np.uint64) * ODD[1]) ^ doc) * ODD[0]
-
-
-def _exact_key(number: Keys, query: Ints) -> Keys:
-    return ((query.view(np.uint64) << np.uint64(32)) | number) * ODD[0]
 
 
 def _numbered(rows: _Rows, qrels: Qrels) -> Keys:

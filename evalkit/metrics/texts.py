@@ -21,7 +21,7 @@ Texts = Any  # a pyarrow array of strings; pyarrow's own types are Any to mypy i
 
 ODD: Final = [np.uint64(x) for x in (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0xBF58476D1CE4E5B9)]
 _LOW_BYTES: Final = np.array([(1 << 8 * n) - 1 for n in range(9)], np.uint64)
-_BLOCK: Final = 1 << 15  # texts hashed at once, to stay in the processor's cache
+_BLOCK: Final = 1 << 14  # texts hashed at once, to stay in the processor's cache
 
 
 def texts(column: Any, name: str) -> Texts:
@@ -116,17 +116,24 @@ def hashed(array: Texts) -> Keys:
     offsets = np.frombuffer(offset_buffer, width)[array.offset :][: len(array) + 1]
     for a in range(0, len(array), _BLOCK):
         ends = offsets[a : a + _BLOCK + 1].astype(np.int64)
-        first = int(ends[0])
-        size = int(ends[-1]) - first
+        first, size = int(ends[0]), int(ends[-1] - ends[0])
         padded = np.zeros(size + 8, np.uint8)  # so that the last text has a whole window
         if size:
             padded[:size] = np.frombuffer(data, np.uint8, size, first)
-        window: Keys = np.ndarray(size + 1, "<u8", padded, strides=(1,))
-        start, length = ends[:-1] - first, np.diff(ends)
-        low, last = _LOW_BYTES[np.minimum(length, 8)], start + np.maximum(length - 8, 0)
-        key = ((window[start] & low) ^ length.view(np.uint64)) * ODD[0]
-        for at in range(8, int(length.max()), 8):  # the last window overlaps the one before it
-            key ^= key >> np.uint64(31)
-            key = (key + (window[np.minimum(start + at, last)] & low)) * ODD[1]
-        out[a : a + _BLOCK] = (key ^ (key >> np.uint64(32))) * ODD[2]
+        window = np.ndarray(size + 1, "<u8", padded, strides=(1,))
+        ends -= first
+        start, length = ends[:-1], np.diff(ends)
+        key = window.take(start) & _LOW_BYTES.take(np.minimum(length, 8))
+        key ^= length.view(np.uint64) * ODD[2]
+        key *= ODD[0]
+        last = start + length - 8
+        for at in range(8, int(length.max()), 8):  # only texts that reach so far are mixed again
+            longer = np.flatnonzero(length > at)
+            part = key[longer]
+            part ^= part >> np.uint64(31)
+            part += window.take(np.minimum(start + at, last)[longer])  # windows may overlap
+            key[longer] = part * ODD[1]
+        key ^= key >> np.uint64(32)
+        key *= ODD[2]
+        out[a : a + _BLOCK] = key
     return out
