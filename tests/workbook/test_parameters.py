@@ -135,7 +135,7 @@ def test_each_notebook_gets_what_it_declares() -> None:
 
     assert assigned["01_index"] == {"dataset": "runbooks"}
     assert assigned["02_evaluate"] == {"dataset": "runbooks", "cutoffs": [2]}
-    assert assigned["05_compare"] == {}
+    assert assigned["05_compare"] == {"dataset": "runbooks"}
 
 
 def test_value_for_a_notebook_that_does_not_run_is_refused() -> None:
