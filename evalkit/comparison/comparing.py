@@ -20,6 +20,7 @@ from evalkit.metrics import paired, uncertainty
 if TYPE_CHECKING:
     import pandas as pd
 
+Floats = paired.Floats
 _KEYS = ["metric", "cutoff"]
 _VALUES = ("baseline", "candidate", "difference")
 
@@ -188,6 +189,7 @@ def _rows(name: str, part: pd.DataFrame, rule: Rule) -> Iterator[dict[str, Any]]
         tested = zip(
             columns,
             paired.sign_flip(change, seed=rule.seed),
+            _harm(change, rule),
             *uncertainty.mean_intervals(
                 change, np.random.default_rng(rule.seed), level=1 - rule.alpha
             ),
@@ -200,13 +202,20 @@ def _rows(name: str, part: pd.DataFrame, rule: Rule) -> Iterator[dict[str, Any]]
                 "cutoff": column[1],
                 "n": len(values),
                 **{side: float(wide[side][column].mean()) for side in _VALUES},
-                **dict(zip(("p", "low", "high"), map(float, numbers), strict=True)),
+                **dict(zip(("p", "p_harm", "low", "high"), map(float, numbers), strict=True)),
                 **_counted(values, rule),
             }
     yield from (found[column] for column in order)
 
 
-def _counted(change: np.ndarray[Any, Any], rule: Rule) -> dict[str, Any]:
+def _harm(change: Floats, rule: Rule) -> Floats:
+    """One-sided p-values of "the mean loss is `smallest` or more", by the same sign flips."""
+    shifted = change + rule.smallest
+    p = paired.sign_flip(shifted, seed=rule.seed) / 2
+    return np.where(shifted.mean(axis=0) > 0, p, 1.0)
+
+
+def _counted(change: Floats, rule: Rule) -> dict[str, Any]:
     """Wins, ties, losses; the effect so many questions would show, and how many `smallest` needs.
 
     One question has no spread: nothing is detectable, and any number needed is unknown (0).

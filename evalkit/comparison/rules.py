@@ -108,13 +108,15 @@ def word(row: Mapping[str, Any], rule: Rule) -> str:
 
         IMPROVED      adjusted p <= alpha, and the interval reaches a gain of `smallest`
         REGRESSED     adjusted p <= alpha, and the interval reaches a loss of `smallest`
-        HELD          neither, and the interval excludes a loss of `smallest`
+        HELD          neither, and a loss of `smallest` is excluded, by the interval and by a
+                      test of its own (p_harm <= alpha / 2); or every value is equal
         UNDERPOWERED  none of these: these questions cannot tell
 
     So an effect of the size that matters is found with the power that `questions_needed` promises
     (to ask for an observed difference of that size would halve it), and a difference that is
-    certain but too small to matter is HELD. Questions so few that no test could reach alpha hold
-    nothing, unless every value is equal.
+    certain but too small to matter is HELD. Few questions hold nothing: the interval alone is
+    too narrow there, and 1 / 2^5 is already above 0.025. What no question showed is not excluded:
+    equal values say something of these questions only, not of rare losses among others.
     """
     if row["wins"] == row["losses"] == 0:
         return HELD
@@ -123,8 +125,8 @@ def word(row: Mapping[str, Any], rule: Rule) -> str:
             return IMPROVED
         if row["difference"] < 0 and row["low"] <= -rule.smallest:
             return REGRESSED
-    enough = 2.0 ** (1 - row["n"]) <= rule.alpha
-    return HELD if enough and row["low"] > -rule.smallest else UNDERPOWERED
+    excluded = row["low"] > -rule.smallest and row["p_harm"] <= rule.alpha / 2
+    return HELD if excluded else UNDERPOWERED
 
 
 def verdict(table: pd.DataFrame, rule: Rule) -> tuple[str, tuple[str, ...]]:

