@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,8 @@ def run(options: argparse.Namespace) -> int:
     execution = driver.run(plan)
     table = pages.headline_text(pages.summary_of(execution))
     print(f"\n{table}\n" if table else "")
+    for name, sentence in pages.said(execution).items():
+        print(textwrap.fill(f"{name}: {sentence}", 100, subsequent_indent="    "))
     print(f"Open {execution.folder / 'index.html'}")
     return 0
 

@@ -1,7 +1,7 @@
 """The index page of an execution and the same numbers for the terminal.
 
-Reads `manifest.json` and `summary.json` and nothing else, and shows what is there: an execution
-that stopped early has less, and its page says so.
+Reads the execution's JSON files and nothing else, and shows what is there: an execution that
+stopped early has less, and its page says so.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from evalkit import files
-from evalkit.errors import ExecutionError
 from evalkit.executions import Execution
 from evalkit.workbook import render
 
@@ -50,10 +49,7 @@ def write_index(execution: Execution) -> Path:
 
 def summary_of(execution: Execution) -> dict[str, Any]:
     """The execution's summary, empty where the evaluation did not get so far."""
-    try:
-        return dict(execution.read_json("summary"))
-    except ExecutionError:
-        return {}
+    return _read(execution, "summary")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +106,46 @@ def headline_text(summary: Mapping[str, Any]) -> str:
     )
 
 
+def said(execution: Execution) -> dict[str, str]:
+    """What each notebook found, in one sentence; notebooks that left no record are not there."""
+    found: dict[str, str] = {}
+    collection = execution.manifest.get("collection", {})
+    if collection:
+        found["01_index"] = (
+            f"{collection['points']} chunks stored and read back, {collection['eligible']} of them "
+            "may be retrieved."
+        )
+    point = _read(execution, "operating-point").get("operating", {})
+    if point:
+        found["03_threshold_sweep"] = _threshold(point)
+    for row in _read(execution, "review").get("unsupported", [])[-1:]:
+        found["04_unsupported_review"] = (
+            f"{row['accepted']} of {row['total']} unsupported questions are accepted "
+            f"({row['policy']})."
+        )
+    compared = _read(execution, "comparison")
+    if compared:
+        found["05_compare"] = (
+            f"{compared['verdict']}, {compared['candidate']} against {compared['baseline']}: "
+            f"{compared['reasons'][0]}"
+        )
+    return found
+
+
+def _threshold(point: Mapping[str, Any]) -> str:
+    if point["threshold"] is None:
+        return f"{point['verdict']}: {point['reason']}"
+    return (
+        f"A {point['axis']} of at least {point['threshold']:.3f} accepts "
+        f"{point['false_acceptance']:.0%} of unsupported and refuses "
+        f"{point['false_abstention']:.0%} of answerable questions where it was chosen."
+    )
+
+
+def _read(execution: Execution, name: str) -> dict[str, Any]:
+    return dict(execution.read_json(name)) if (execution.folder / f"{name}.json").is_file() else {}
+
+
 def _notebooks(execution: Execution, manifest: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for name, told in sorted(manifest.get("notebooks", {}).items()):
         good = told.get("status") == "ok"
@@ -117,6 +153,7 @@ def _notebooks(execution: Execution, manifest: Mapping[str, Any]) -> Iterator[di
         yield {
             "name": name,
             "title": _TITLES.get(name, name),
+            "said": said(execution).get(name, "") if good else "",
             "good": good,
             "status": told.get("status", "?"),
             "reason": told.get("reason", ""),
