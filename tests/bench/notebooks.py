@@ -1,20 +1,19 @@
 """Five notebooks: our driver, in sequence and side by side, against five calls of papermill.
 
 All three do the same cells, interleaved on the same machine, each from a fresh process with its
-imports. Figures are medians of the ratios within a repeat; absolute seconds are only a reminder.
+imports.
 
-    python tests/bench/notebooks.py [--repeats 5]
+    python tests/bench/notebooks.py [--rounds 3]
 """
 
 import argparse
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
+import harness
 import nbformat
 
 ROOT = Path(__file__).parents[2]
@@ -66,36 +65,32 @@ def ours(folder: Path, side_by_side: int) -> None:
 
 def call(command: list[str], folder: Path) -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT), "EVALKIT_OUTPUTS": str(folder / "outputs")}
-    subprocess.run(command, env=environment, check=True, stderr=subprocess.DEVNULL)
+    done = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        sys.exit(done.stderr)
 
 
-def main() -> None:
+def main() -> int:
     options = argparse.ArgumentParser()
-    options.add_argument("--repeats", type=int, default=5)
-    repeats = options.parse_args().repeats
-    print(f"{'five notebooks':<22} {'papermill':>9} {'ours, s':>9} {'parallel':>9} ratios (goal)")
+    options.add_argument("--rounds", type=int, default=3)
+    rounds = options.parse_args().rounds
+    met = True
     for name, cells in CELLS.items():
-        seconds: list[tuple[float, float, float]] = []
-        for _ in range(repeats):
-            with tempfile.TemporaryDirectory() as scratch:
-                folder = Path(scratch)
-                write_notebooks(folder, cells)
-                marks = [time.perf_counter()]
-                papermill(folder)
-                marks.append(time.perf_counter())
-                ours(folder, 1)
-                marks.append(time.perf_counter())
-                ours(folder, 2)
-                marks.append(time.perf_counter())
-            seconds.append((marks[1] - marks[0], marks[2] - marks[1], marks[3] - marks[2]))
-        peer, one, two = (statistics.median(column) for column in zip(*seconds, strict=True))
-        sequence = statistics.median(peer / one for peer, one, _ in seconds)
-        parallel = statistics.median(peer / two for peer, _, two in seconds)
-        print(
-            f"{name:<22} {peer:9.2f} {one:9.2f} {two:9.2f} "
-            f"x{sequence:.2f} (1.4) in sequence, x{parallel:.2f} (2.2) side by side"
-        )
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = Path(scratch)
+            write_notebooks(folder, cells)
+            calls = {
+                "papermill, five calls": lambda folder=folder: papermill(folder),
+                "ours, in sequence": lambda folder=folder: ours(folder, 1),
+                "ours, side by side": lambda folder=folder: ours(folder, 2),
+            }
+            times = harness.interleaved(calls, rounds)
+        for way, goal in (("ours, in sequence", 1.4), ("ours, side by side", 2.2)):
+            pair = {"papermill, five calls": times["papermill, five calls"], way: times[way]}
+            goals = {"papermill, five calls": goal}
+            met &= harness.show(f"Five notebooks: {name}", pair, way, goals)
+    return 0 if met else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
