@@ -16,7 +16,7 @@ endif
 export PYTHONPATH := $(CURDIR)
 export PYTHONNOUSERSITE := 1
 
-.PHONY: help setup run test lint check lab list bench lock reference clean
+.PHONY: help setup run test lint check lab list gate bench lock reference clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -45,7 +45,10 @@ lab: setup ## Open JupyterLab on the notebooks (this machine only, with a token)
 	@$(PY) -m evalkit lab
 
 list: setup ## List the executions in outputs/
-	@$(PY) -m evalkit list
+	@$(PY) -m evalkit list $(if $(DATASET),--dataset "$(DATASET)")
+
+gate: setup ## Let CANDIDATE through or stop it, against BASELINE
+	@$(PY) -m evalkit gate $(RUN_OPTIONS)
 
 bench: ## Measure against the peers (installs them)
 	@$(if $(SETUP),$(SETUP) --extra test --extra bench)

@@ -187,6 +187,26 @@ def export(options: argparse.Namespace) -> int:
     return 0
 
 
+def gate(options: argparse.Namespace) -> int:
+    """Compares a candidate with a baseline: 0 kept, 1 regressed, 2 cannot tell, 3 error."""
+    from evalkit.workbook import gate as gates
+    from evalkit.workbook.parameters import WORKBOOK, from_text, notebook_named
+
+    compare = notebook_named("05_compare", WORKBOOK)
+    try:
+        given = {
+            name: from_text([compare], name, text)
+            for name, text in _words(options.assignments).items()
+            if text
+        }
+    except ParameterError as problem:
+        print(f"evalkit: {problem}", file=sys.stderr)
+        return gates.ERROR
+    sides = {name: given.pop(name, "") for name in ("baseline", "candidate")}
+    wanted = gates.Gate(**sides, mode=options.mode, given=given, cannot_tell=options.cannot_tell)
+    return gates.run(wanted)
+
+
 def lab(options: argparse.Namespace) -> int:
     """Opens JupyterLab on the notebooks: for this machine only, with a token, without news."""
     from evalkit.workbook.notebook import kernel_environment
@@ -208,15 +228,22 @@ def _given(options: argparse.Namespace) -> dict[str, Any]:
     given = read_file(options.parameters) if options.parameters else {}
     typed = {name: getattr(options, name) for name in ("dataset", "modes", "label", "embedder")}
     typed["cutoffs"] = options.cutoffs
-    for word in options.assignments:
-        name, equals, value = word.partition("=")
-        if not equals:
-            raise ParameterError(f"{word!r}: expected NAME=VALUE, as in DATASET=runbooks.")
-        typed[_VARIABLES.get(name, name)] = value
+    typed |= _words(options.assignments)
     for name, text in typed.items():
         if text not in (None, ""):
             given[name] = from_text(WORKBOOK, name, text)
     return given
+
+
+def _words(assignments: Sequence[str]) -> dict[str, str]:
+    """NAME=VALUE words as text by parameter name; make's variables have other names."""
+    typed = {}
+    for word in assignments:
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise ParameterError(f"{word!r}: expected NAME=VALUE, as in DATASET=runbooks.")
+        typed[_VARIABLES.get(name, name)] = value
+    return typed
 
 
 def _label(dataset: str) -> str:
@@ -256,6 +283,11 @@ def _parser() -> argparse.ArgumentParser:
     added.add_argument("--keep", type=int, default=0, metavar="N", help="keep the newest N")
     added.add_argument("--yes", action="store_true", help="do not ask")
     _score_options(verb("score", score))
+    added = verb("gate", gate)
+    sides = "BASELINE=reference CANDIDATE=<execution> smallest=0.02 varying=embedder ..."
+    added.add_argument("assignments", nargs="*", metavar="NAME=VALUE", help=sides)
+    added.add_argument("--mode", default="", help="the mode compared; default: the last one")
+    added.add_argument("--cannot-tell", type=int, default=2, metavar="CODE", help="2, or 0 to pass")
     added = verb("export", export)
     added.add_argument("name", help="the execution")
     added.add_argument("form", choices=["mixpeek", "aieval"])
