@@ -43,14 +43,33 @@ def sides(parameters: Any) -> tuple[Side, Side, Rule]:
 
 
 def inputs_that_differ(comparison: Comparison) -> pd.DataFrame:
-    """Every recorded input that differs, with both values and whether it was declared."""
+    """The recorded inputs that differ, undeclared ones first and one by one.
+
+    Declared ones are gathered under their first name: what was changed on purpose often changes
+    dozens of settings. The record holds every one of them.
+    """
     import pandas as pd
 
-    rows = [
-        (name, str(old), str(new), "no" if name in comparison.undeclared else "yes")
-        for name, (old, new) in comparison.differing.items()
-    ]
+    rows = [(name, *map(str, comparison.differing[name]), "no") for name in comparison.undeclared]
+    declared: dict[str, list[str]] = {}
+    for name in comparison.differing:
+        if name not in comparison.undeclared:
+            declared.setdefault(name.split(".")[0], []).append(name)
+    for group, names in declared.items():
+        values = [comparison.differing[name] for name in names]
+        sides = (_gathered(names, [pair[side] for pair in values]) for side in (0, 1))
+        rows.append((names[0] if len(names) == 1 else group, *sides, "yes"))
     return pd.DataFrame(rows, columns=["input", "baseline", "candidate", "declared"])
+
+
+def _gathered(names: list[str], values: list[Any], most: int = 6) -> str:
+    """The values one side has, by the last part of their names; a side without any has none."""
+    there = [(name, value) for name, value in zip(names, values, strict=True) if value is not None]
+    if len(names) == 1:
+        return str(values[0])
+    shown = ", ".join(f"{name.rsplit('.', 1)[-1]} {value}" for name, value in there[:most])
+    more = f" and {len(there) - most} more" if len(there) > most else ""
+    return f"{shown}{more}" if there else "not used"
 
 
 def overall(comparison: Comparison) -> pd.DataFrame:
