@@ -53,23 +53,31 @@ class Plan:
 
 
 def run(plan: Plan) -> Execution:
-    """Executes the plan's notebooks in one execution; returns it, completed, or raises."""
+    """Executes the plan's notebooks in one execution; returns it, completed, or raises.
+
+    Notebooks added to an execution that was complete cannot unmake it: when they fail, that is
+    told, and its status and its earlier notebooks stay.
+    """
     assigned = parameters.assign(plan.notebooks, plan.given)
-    with _opened(plan) as execution:
+    with _opened(plan) as (execution, before):
         environment = _environment(execution)
         crew = _Crew(plan, assigned, execution, environment)
+        problem: BaseException | None = None
         try:
             crew.run_all()
-        except BaseException as problem:
-            status = "cancelled" if isinstance(problem, StoppedError) else "failed"
-            executions.finish(execution, status, reason=str(problem).split("\n")[0])
-            pages.write_index(execution)
-            raise
-        finally:
-            leaked = _delete_leaks(execution, environment)
-        reason = leaked or _shortfall(execution, crew.results)
-        executions.finish(execution, "failed" if reason else "completed", reason=reason)
+        except BaseException as stopped:
+            problem = stopped
+        reason = _delete_leaks(execution, environment) or (
+            str(problem).split("\n")[0] if problem else _shortfall(execution, crew.results)
+        )
+        status = "cancelled" if isinstance(problem, StoppedError) else "failed"
+        if before == "completed" and plan.execution:
+            executions.finish(execution, before, reason="")
+        else:
+            executions.finish(execution, status if reason else "completed", reason=reason)
         pages.write_index(execution)
+    if problem is not None:
+        raise problem
     if reason:
         raise ExecutionError(reason)
     return execution
@@ -155,7 +163,11 @@ class _Crew:
             "cells_run": result.cells_run,
             "seconds": round(result.seconds, 2),
         }
-        self._execution.record(lambda manifest: manifest["notebooks"].update({result.name: told}))
+        kept = self._execution.folder / f"{result.name}.ipynb"
+        if result.status == "ok" or not kept.is_file():  # an earlier good one stays the result
+            self._execution.record(
+                lambda manifest: manifest["notebooks"].update({result.name: told})
+            )
         said = f"{result.status}: {result.reason}" if result.reason else result.status
         took = f"{result.seconds:5.1f} s, {result.cells} cells" if result.cells else ""
         print(f"  {result.name:<22} {took:<17} {said}", file=sys.stderr, flush=True)
@@ -164,8 +176,8 @@ class _Crew:
 
 
 @contextmanager
-def _opened(plan: Plan) -> Iterator[Execution]:
-    """The plan's execution, in progress; this process alone writes to it until the end."""
+def _opened(plan: Plan) -> Iterator[tuple[Execution, str]]:
+    """The plan's execution, in progress, and its status before; no other process writes to it."""
     if plan.execution:
         execution = executions.find(plan.execution)
     elif plan.into and (executions.outputs() / plan.into / "manifest.json").is_file():
@@ -176,10 +188,11 @@ def _opened(plan: Plan) -> Iterator[Execution]:
         with FileLock(execution.folder / ".run.lock", timeout=0):
             if plan.into:
                 executions.create(plan.label, name=plan.into)
+            before = execution.manifest.get("status", "")
             for partial in execution.folder.glob(".*.partial*"):
                 partial.unlink()  # left by a process that was killed while it held this lock
-            executions.finish(execution, "in_progress", reason="")
-            yield execution
+            execution.record(lambda manifest: manifest.update(status="in_progress", reason=""))
+            yield execution, before
     except Timeout:
         raise ExecutionError(
             f"Another run is writing to {execution.folder}. Wait until it has ended."

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -188,6 +189,25 @@ def test_half_written_files_of_a_killed_run_are_swept(make_notebook: Make, outpu
 
     assert not left.exists()
     assert (execution.folder / "01_a.ipynb").exists()
+
+
+@pytest.mark.notebook
+def test_failure_of_an_added_notebook_leaves_a_complete_execution_as_it_was(
+    make_notebook: Make, outputs: Path
+) -> None:
+    """A notebook run again with a mistake does not unmake what was good, and exits non-zero."""
+    first = plan(make_notebook, FIVE[:1])
+    execution = driver.run(first)
+    good = (execution.folder / "01_a.ipynb").read_bytes()
+
+    again = replace(plan(make_notebook, FIVE[:1], a="1/0"), execution=execution.name)
+    with pytest.raises(ExecutionError, match="ZeroDivisionError"):
+        driver.run(again)
+
+    assert execution.manifest["status"] == "completed"
+    assert statuses(execution) == {"01_a": "ok"}
+    assert (execution.folder / "01_a.ipynb").read_bytes() == good
+    assert (execution.folder / "01_a.failed.html").is_file()
 
 
 SCRIPT = """
