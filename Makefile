@@ -3,7 +3,7 @@
 # PYTHON names the Python that makes .venv (3.11 or later).
 
 PYTHON ?= python3
-RUN_OPTIONS = $(foreach name,DATASET MODES LABEL EMBEDDER K BASELINE CANDIDATE,$(if $($(name)),$(name)="$($(name))"))
+RUN_OPTIONS = $(foreach name,DATASET MODES LABEL EMBEDDER K BASELINE CANDIDATE VARYING,$(if $($(name)),$(name)="$($(name))"))
 
 # Inside `conda activate evalkit` (environment.yml) that environment is used as it is.
 ifeq ($(CONDA_DEFAULT_ENV),evalkit)

@@ -30,6 +30,7 @@ _VARIABLES = {
     "K": "cutoffs",
     "BASELINE": "baseline",
     "CANDIDATE": "candidate",
+    "VARYING": "varying",
 }
 
 
@@ -187,6 +188,17 @@ def export(options: argparse.Namespace) -> int:
     return 0
 
 
+def revise(options: argparse.Namespace) -> int:
+    """Writes a labelled set anew with a reviewer's findings; the old set stays as it is."""
+    from evalkit import datasets, reviews
+
+    labelled = datasets.load(options.dataset)
+    found = reviews.findings(options.findings, labelled)
+    done = reviews.revise(labelled, found, options.version, options.into)
+    print("\n".join([*done, f"{len(done)} questions changed; written to {options.into}"]))
+    return 0
+
+
 def gate(options: argparse.Namespace) -> int:
     """Compares a candidate with a baseline: 0 kept, 1 regressed, 2 cannot tell, 3 error."""
     from evalkit.workbook import gate as gates
@@ -288,6 +300,11 @@ def _parser() -> argparse.ArgumentParser:
     added.add_argument("assignments", nargs="*", metavar="NAME=VALUE", help=sides)
     added.add_argument("--mode", default="", help="the mode compared; default: the last one")
     added.add_argument("--cannot-tell", type=int, default=2, metavar="CODE", help="2, or 0 to pass")
+    added = verb("revise", revise)
+    added.add_argument("dataset", metavar="DATASET", help="the set that was reviewed")
+    added.add_argument("findings", help="the reviewer's table (CSV)")
+    added.add_argument("--version", required=True, help="version of the new set")
+    added.add_argument("--into", type=Path, required=True, help="fresh folder for it")
     added = verb("export", export)
     added.add_argument("name", help="the execution")
     added.add_argument("form", choices=["mixpeek", "aieval"])
