@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from evalkit.records import Chunk, LabelledSet
 from evalkit.retrieval import builds, edge, server
 from evalkit.retrieval import collection as stored
 from evalkit.retrieval.adapters import from_callable
-from evalkit.retrieval.audit import ann_recall, audit_vectors, exactly
+from evalkit.retrieval.audit import accepts_same, ann_recall, audit_vectors, exactly
 from evalkit.retrieval.chunking import WHOLE, cut
 from evalkit.retrieval.embedding import (
     CachedEmbedder,
@@ -42,6 +43,7 @@ __all__ = [
     "Options",
     "Retriever",
     "SemanticRetriever",
+    "accepts_same",
     "ann_recall",
     "audit_vectors",
     "cut",
@@ -61,12 +63,16 @@ class Options:
     `threads` of the embedded model, 0 for its own choice. `depth`: the deepest cutoff that will
     be asked, so that hybrid rankings are prefixes of one another. `weights` of keyword and
     semantic in the fusion. `exact` scans every vector instead of an approximate index.
+    `min_score` is for semantic and `min_fused` for hybrid, each on its own axis: only hits that
+    score above it come back, and 0 is no threshold. Keyword has none: its scores have no scale.
     """
 
     threads: int = 0
     depth: int = 10
     weights: tuple[float, float] = (1.0, 1.0)
     exact: bool = False
+    min_score: float = 0.0
+    min_fused: float = 0.0
 
 
 MODES = ("keyword", "semantic", "hybrid")
@@ -132,10 +138,18 @@ def open_retrievers(
         opened["keyword"] = KeywordRetriever(eligible, labelled.language, boosts)
     if {"semantic", "hybrid"} & set(modes):
         model = open_embedder(embedder, cache=store / "cache", threads=options.threads)
-        opened["semantic"] = open_semantic(labelled, chunks, model, store, exact=options.exact)
+        semantic = open_semantic(labelled, chunks, model, store, options)
+        opened["semantic"] = semantic
     if "hybrid" in modes:
-        legs = opened["keyword"], opened["semantic"]
-        opened["hybrid"] = HybridRetriever(*legs, weights=options.weights, depth=options.depth)
+        leg = copy(semantic)  # the same vectors and collection, asked without a threshold
+        leg.min_score = 0.0
+        opened["hybrid"] = HybridRetriever(
+            opened["keyword"],
+            leg,
+            weights=options.weights,
+            depth=options.depth,
+            min_score=options.min_fused,
+        )
     return [opened[mode] for mode in modes]
 
 
@@ -144,8 +158,7 @@ def open_semantic(
     chunks: Sequence[Chunk],
     model: CachedEmbedder,
     store: Path,
-    *,
-    exact: bool = False,
+    options: Options = Options(),
 ) -> SemanticRetriever:
     """The set's collection under this embedder, checked against the chunks it should hold."""
     must = stored.conditions(labelled)
@@ -164,7 +177,9 @@ def open_semantic(
         collection, manifest = server.open_built(url, contents, must)
     stored.check_against(manifest, labelled, chunks, model.spec)
     once = len({chunk.doc_id for chunk in chunks}) < len(chunks)
-    return SemanticRetriever(collection, model, must, once=once, exact=exact)
+    return SemanticRetriever(
+        collection, model, must, once=once, exact=options.exact, min_score=options.min_score
+    )
 
 
 def _build(url: str, store: Path, contents: stored.Contents) -> str:
@@ -183,7 +198,14 @@ def open_existing(
     client = server.connect(os.environ.get("QDRANT_URL", ""))
     collection, report = server.open_existing(client, existing, model.spec)
     once = report["shared_identities"] > 0
-    retriever = SemanticRetriever(collection, model, existing.must, once=once, exact=options.exact)
+    retriever = SemanticRetriever(
+        collection,
+        model,
+        existing.must,
+        once=once,
+        exact=options.exact,
+        min_score=options.min_score,
+    )
     distance = str(report["distance"]).lower()
     retriever.axis = f"-{distance}" if collection.farther_is_more else distance
     return retriever, report

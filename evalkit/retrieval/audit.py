@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,21 +12,14 @@ import numpy as np
 from evalkit.errors import RetrievalError
 from evalkit.records import Chunk, Hit
 from evalkit.retrieval.embedding import CachedEmbedder
-from evalkit.retrieval.qdrant import QdrantCollection, dig, identity
+from evalkit.retrieval.qdrant import Found, QdrantCollection, dig, identity
 from evalkit.retrieval.search import Retriever, SemanticRetriever
 
 
 def exactly(retriever: SemanticRetriever) -> SemanticRetriever:
     """The same retriever scanning every vector; question vectors are shared, not made again."""
-    twin = SemanticRetriever(
-        retriever.collection,
-        retriever.embedder,
-        retriever.eligibility,
-        once=retriever.once,
-        exact=True,
-    )
-    twin.mode, twin.axis = f"{retriever.mode}-exact", retriever.axis
-    twin._vectors = retriever._vectors
+    twin = copy(retriever)
+    twin.exact, twin.mode = True, f"{retriever.mode}-exact"
     return twin
 
 
@@ -49,6 +43,29 @@ def _overlap(found: Sequence[Hit], wanted: Sequence[Hit]) -> float:
     ids, last = {hit.doc_id for hit in wanted}, wanted[-1].score
     shared = sum(hit.doc_id in ids or hit.score >= last for hit in found)
     return min(shared, len(wanted)) / len(wanted)
+
+
+def accepts_same(
+    retriever: SemanticRetriever, questions: Sequence[str], threshold: float
+) -> list[str]:
+    """The questions that Qdrant's own score_threshold decides otherwise than their top scores.
+
+        ours: top score >= threshold        Qdrant: at least one hit scores > threshold
+
+    Empty means that both accept exactly the same questions. Only a top score that equals the
+    threshold, to the engine's 32 bits, can part them: a midpoint between two scores has none.
+    """
+    vectors = retriever.vectors(questions)
+
+    def best(above: float | None) -> list[list[Found]]:
+        return retriever.collection.query(vectors, 1, exact=retriever.exact, above=above)
+
+    pairs = zip(questions, best(None), best(threshold), strict=True)
+    return [
+        question
+        for question, found, kept in pairs
+        if bool(kept) != (bool(found) and found[0][1] >= threshold)
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,6 +118,7 @@ class _Client:
                 query=edge.Query.Nearest(request.query, request.using),
                 filter=self._filter(request.filter),
                 with_payload=request.with_payload,
+                score_threshold=request.score_threshold,
                 params=edge.SearchParams(exact=bool(request.params and request.params.exact)),
             )
             for request in requests

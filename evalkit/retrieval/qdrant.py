@@ -49,7 +49,9 @@ class Collection(Protocol):
     name: str
     dimension: int
 
-    def query(self, vectors: Vectors, k: int, *, exact: bool = False) -> list[list[Found]]: ...
+    def query(
+        self, vectors: Vectors, k: int, *, exact: bool = False, above: float | None = None
+    ) -> list[list[Found]]: ...
 
     def describe(self) -> dict[str, Any]: ...
 
@@ -87,8 +89,13 @@ class QdrantCollection:
     scans: bool = False  # the engine in memory is exact by itself, and warns when told to be
     farther_is_more: bool = False  # a distance: its sign is turned, so that more is nearer
 
-    def query(self, vectors: Vectors, k: int, *, exact: bool = False) -> list[list[Found]]:
-        """The k best points a vector, in the engine's order; no score threshold."""
+    def query(
+        self, vectors: Vectors, k: int, *, exact: bool = False, above: float | None = None
+    ) -> list[list[Found]]:
+        """The k best points a vector, in the engine's order; `above` is its score_threshold.
+
+        The engine keeps only what scores above it: a score equal to the threshold is dropped.
+        """
         from qdrant_client import models
 
         if vectors.ndim != 2 or vectors.shape[1] != self.dimension:
@@ -96,6 +103,7 @@ class QdrantCollection:
                 f"Query dimension mismatch: collection {self.name!r} holds vectors of "
                 f"{self.dimension} numbers and the question has {vectors.shape[-1]}"
             )
+        threshold = -above if above is not None and self.farther_is_more else above
         size = max(1, min(MOST_REQUEST_BYTES // (self.dimension * 12), MOST_HITS_A_REPLY // k))
         found: list[list[Found]] = []
         for start in range(0, len(vectors), size):
@@ -105,6 +113,7 @@ class QdrantCollection:
                     using=self.using,
                     filter=self.filter(),
                     limit=k,
+                    score_threshold=threshold,
                     with_payload=self.fields.wanted or False,
                     params=models.SearchParams(exact=True) if exact and not self.scans else None,
                 )
@@ -161,7 +170,6 @@ class QdrantCollection:
             "collection": self.name,
             "filter": dict(self.must),
             "payload_fields": self.fields.wanted,
-            "score_threshold": None,
             "search_params": None,
             "vector_name": self.using or "",
             **self.settings,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -31,7 +32,8 @@ class SemanticRetriever:
     """Nearest vectors in a collection, filtered inside the engine and checked again here.
 
     `once` asks for each document once, by its best chunk: deeper rankings are fetched until k
-    different ones are there or the collection ends.
+    different ones are there or the collection ends. `min_score`, unless 0, is the engine's own
+    score_threshold: only hits that score above it come back, never one that equals it.
     """
 
     mode = "semantic"
@@ -44,9 +46,11 @@ class SemanticRetriever:
         *,
         once: bool = False,
         exact: bool = False,
+        min_score: float = 0.0,
     ) -> None:
         self.collection, self.embedder = collection, embedder
         self.eligibility, self.once, self.exact = dict(eligibility), once, exact
+        self.min_score = _minimum(min_score)
         self.axis = embedder.spec.distance.lower()
         self._vectors: dict[str, Vectors] = {}
 
@@ -79,12 +83,14 @@ class SemanticRetriever:
             "axis": self.axis,
             "exact": self.exact,
             "once_per_document": self.once,
+            "score_threshold": self.min_score or None,
             "question_embedder": self.embedder.spec.describe(),
             **self.collection.describe(),
         }
 
     def _query(self, vectors: Vectors, k: int) -> list[list[Found]]:
-        return self.collection.query(vectors, k, exact=self.exact)
+        above = self.min_score or None
+        return self.collection.query(vectors, k, exact=self.exact, above=above)
 
     def _checked(self, found: list[Found]) -> list[Found]:
         for hit, _ in found:
@@ -104,6 +110,8 @@ class HybridRetriever:
 
     so that first in both is 1. Each leg gives its best min(5 * depth, 200), where `depth` is the
     deepest cutoff that is asked, so that shallower rankings are prefixes. Ties go by doc_id.
+    `min_score`, unless 0, drops fused scores that are not above it, as Qdrant's threshold does;
+    it says nothing about similarity, and the legs are asked without any threshold.
     """
 
     mode = "hybrid"
@@ -116,18 +124,22 @@ class HybridRetriever:
         *,
         weights: tuple[float, float] = (1.0, 1.0),
         depth: int = 10,
+        min_score: float = 0.0,
     ) -> None:
         if min(weights) < 0 or not 0 < sum(weights) < float("inf"):
             raise ParameterError(f"weights {weights}: give two numbers from 0 up, not both 0")
         self.keyword, self.semantic = keyword, semantic
-        self.weights, self.depth = weights, depth
+        self.weights, self.depth, self.min_score = weights, depth, _minimum(min_score)
 
     def search(self, questions: Sequence[str], k: int) -> list[list[Hit]]:
         """The k best fused chunks a question."""
         check_depth(k)
         pool = max(k, min(5 * max(k, self.depth), LARGEST_POOL))
         legs = (self.keyword.search(questions, pool), self.semantic.search(questions, pool))
-        return [fused(pair, self.weights)[:k] for pair in zip(*legs, strict=True)]
+        rankings = [fused(pair, self.weights)[:k] for pair in zip(*legs, strict=True)]
+        if not self.min_score:
+            return rankings
+        return [[hit for hit in hits if hit.score > self.min_score] for hits in rankings]
 
     def describe(self) -> dict[str, Any]:
         """Settings for the manifest, with those of both legs."""
@@ -137,6 +149,7 @@ class HybridRetriever:
             "fusion": f"reciprocal rank, constant {RRF_CONSTANT}, first in both = 1",
             "weights": {"keyword": self.weights[0], "semantic": self.weights[1]},
             "pool": f"max(k, min(5 * max(k, {self.depth}), {LARGEST_POOL}))",
+            "score_threshold": self.min_score or None,
             "keyword": self.keyword.describe(),
             "semantic": self.semantic.describe(),
         }
@@ -183,6 +196,12 @@ def first_of_each(found: Sequence[Found]) -> list[Found]:
 
 def _distinct(found: Sequence[Found]) -> int:
     return len({payload["doc_id"] for payload, _ in found})
+
+
+def _minimum(score: float) -> float:
+    if not math.isfinite(score):
+        raise ParameterError(f"minimum score {score}: give a number, 0 for no threshold")
+    return score
 
 
 def check_depth(k: int) -> None:

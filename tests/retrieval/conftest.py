@@ -256,3 +256,17 @@ def as_qdrant(server: Scripted, monkeypatch: pytest.MonkeyPatch) -> Callable[...
         return small.engine
 
     return start
+
+
+@pytest.fixture(params=["memory", "edge", "server"])
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """Every engine behind the seam, one after the other."""
+    name = str(request.param)
+    if name == "memory":
+        monkeypatch.delenv("QDRANT_URL", raising=False)
+    elif name == "edge":
+        pytest.importorskip("qdrant_edge", reason="the extra qdrant-edge-py is not installed")
+        monkeypatch.setenv("QDRANT_URL", f"edge:{tmp_path / 'edge'}")
+    else:
+        request.getfixturevalue("as_qdrant")()
+    return name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 from evalkit.errors import RetrievalError
 from evalkit.records import Chunk, LabelledSet
 from evalkit.retrieval import (
+    SemanticRetriever,
+    accepts_same,
     ann_recall,
     audit_vectors,
     exactly,
@@ -49,6 +52,28 @@ def test_the_exact_twin_asks_for_a_full_scan_and_embeds_nothing(
     twin = exactly(fast)  # type: ignore[arg-type]
     assert ann_recall(fast, twin, ["worker queue", "retries"], 3) == [1.0, 1.0]
     assert twin.describe()["exact"] is True and twin.embedder is fast.embedder  # type: ignore[attr-defined]
+
+
+def test_qdrants_threshold_accepts_the_same_questions_but_for_an_equal_score(
+    labelled: LabelledSet, chunks: list[Chunk], store: Path, engine: str
+) -> None:
+    """At midpoints no question differs; at a top score itself the engine drops that question.
+
+    Ours accepts a score that reaches the threshold, Qdrant one above it (by definition).
+    """
+    questions = ["worker queue", "retries budget", "the factory", "nothing of the kind"]
+    index(labelled, chunks, "deterministic", store)
+    (opened,) = open_retrievers(["semantic"], labelled, chunks, "deterministic", store)
+    assert isinstance(opened, SemanticRetriever)
+    tops = {
+        q: hits[0].score for q, hits in zip(questions, opened.search(questions, 1), strict=True)
+    }
+    ordered = sorted(set(tops.values()))
+    assert len(ordered) == 4
+    for low, high in pairwise([-1.0, *ordered, 1.0]):
+        assert accepts_same(opened, questions, (low + high) / 2) == []
+    for question, top in tops.items():
+        assert accepts_same(opened, questions, top) == [question]
 
 
 def audited(labelled: LabelledSet, chunks: list[Chunk], store: Path, change: Any) -> Any:

@@ -11,7 +11,7 @@ import pytest
 
 from evalkit.errors import EligibilityError, EmbeddingError, ParameterError, RetrievalError
 from evalkit.records import Chunk, Hit, LabelledSet
-from evalkit.retrieval import index, open_retrievers
+from evalkit.retrieval import MODES, Options, index, open_retrievers
 from evalkit.retrieval.embedding import CachedEmbedder, EmbedderSpec, Vectors
 from evalkit.retrieval.keyword import KeywordRetriever
 from evalkit.retrieval.qdrant import Found
@@ -41,12 +41,30 @@ class Scripted:
         self.rows: list[Found] = [({"doc_id": d, "text": d, **p}, s) for d, s, p in rows]
         self.depths: list[int] = []
 
-    def query(self, vectors: Vectors, k: int, *, exact: bool = False) -> list[list[Found]]:
+    def query(
+        self, vectors: Vectors, k: int, *, exact: bool = False, above: float | None = None
+    ) -> list[list[Found]]:
         self.depths.append(k)
-        return [self.rows[:k] for _ in vectors]
+        kept = [row for row in self.rows if above is None or row[1] > above]
+        return [kept[:k] for _ in vectors]
 
     def describe(self) -> dict[str, Any]:
         return {"collection": self.name}
+
+
+class Fixed:
+    """A leg with one ranking for every question."""
+
+    mode = axis = "fixed"
+
+    def __init__(self, ranking: list[Hit]) -> None:
+        self.ranking = ranking
+
+    def search(self, questions: Sequence[str], k: int) -> list[list[Hit]]:
+        return [self.ranking[:k] for _ in questions]
+
+    def describe(self) -> dict[str, Any]:
+        return {}
 
 
 def semantic(*rows: tuple[str, float, dict[str, Any]], **options: Any) -> SemanticRetriever:
@@ -164,6 +182,42 @@ def test_the_same_hybrid_question_twice_gives_the_same_list(
     eligible = {c.doc_id for c in chunks if labelled.is_eligible(c.fields)}
     for retriever in opened:
         assert {hit.doc_id for hit in retriever.search(["worker queue"], 9)[0]} <= eligible
+
+
+def test_a_minimum_is_the_engines_and_drops_an_equal_score() -> None:
+    """Above 0.5 only 0.9 is left, 0.5 itself is dropped; 0 is no threshold (C12, by definition)."""
+    rows = [("a", 0.9, OK), ("a", 0.7, OK), ("b", 0.5, OK), ("c", -0.2, OK)]
+    for once in (False, True):
+        kept = semantic(*rows, once=once, min_score=0.5).search(["q"], 9)[0]
+        assert {hit.doc_id for hit in kept} == {"a"} and kept[0].score == 0.9
+    assert semantic(*rows, min_score=0.5).describe()["score_threshold"] == 0.5
+    assert [h.doc_id for h in semantic(*rows).search(["q"], 9)[0]] == ["a", "a", "b", "c"]
+    assert semantic(*rows).describe()["score_threshold"] is None
+    with pytest.raises(ParameterError, match="minimum score nan"):
+        semantic(*rows, min_score=float("nan"))
+
+
+def test_each_minimum_stays_on_its_own_axis(
+    labelled: LabelledSet, chunks: list[Chunk], store: Path
+) -> None:
+    """A cosine minimum leaves hybrid and keyword alone; the fused one leaves semantic alone.
+
+    Fused by hand: first in one leg alone is 61/61/2 = 0.5, which 0.5 drops.
+    """
+    index(labelled, chunks, "deterministic", store)
+
+    def hits(**given: float) -> list[int]:
+        options = Options(**given)  # type: ignore[arg-type]
+        opened = open_retrievers(MODES, labelled, chunks, "deterministic", store, options)
+        return [len(retriever.search(["worker queue"], 9)[0]) for retriever in opened]
+
+    assert hits() == [1, 3, 3]  # one chunk has the words, three are eligible
+    assert hits(min_score=0.9) == [1, 0, 3]
+    assert hits(min_fused=0.5) == [1, 3, 1]
+    leg = [Hit("a", 1.0, 1)]
+    for least, left in ((0.4999, ["a"]), (0.5, [])):
+        alone = HybridRetriever(Fixed(leg), Fixed([]), min_score=least)
+        assert [hit.doc_id for hit in alone.search(["q"], 3)[0]] == left
 
 
 @pytest.mark.parametrize("modes", [[], ["keywords"], ["keyword", "keyword"]])
