@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
+from evalkit import retrieval
 from evalkit.errors import ExecutionError, ParameterError
 from evalkit.executions import Execution
 from evalkit.metrics import acceptance, calibration, operating, scored, uncertainty
@@ -144,6 +146,25 @@ def band_sentence(tuned: operating.Operating, asked: Answering, *, seed: int) ->
         f"threshold lay between {found.low:.3f} and {found.high:.3f} in 95 % of those in which "
         f"the rule found one ({found.chosen:.0%}); {tuned.threshold:.3f} was chosen."
     )
+
+
+def engine_sentence(
+    tuned: operating.Operating, labelled: LabelledSet, mode: str, embedder: str, store: Path
+) -> str:
+    """Whether Qdrant's own score_threshold, at this point, accepts exactly the same questions."""
+    if tuned.threshold is None:
+        return "There is no threshold to hand to the engine."
+    if mode != "semantic" or not tuned.axis.endswith("top score"):
+        return f"No engine takes a threshold on the {tuned.axis}: it is applied after the search."
+    chunks = retrieval.cut(labelled.documents, labelled.chunking)
+    (engine,) = retrieval.open_retrievers([mode], labelled, chunks, embedder, store)
+    texts = [query.text for query in labelled.queries]
+    if not isinstance(engine, retrieval.SemanticRetriever):
+        raise ExecutionError(f"{engine.mode} is no vector search.")
+    differ = retrieval.accepts_same(engine, texts, tuned.threshold)
+    if not differ:
+        return f"Qdrant's own score_threshold accepts the same of all {len(texts)} questions."
+    return f"Qdrant's score_threshold decides {len(differ)} otherwise: {'; '.join(differ[:3])}"
 
 
 def promise(asked: Answering, alpha: float, delta: float) -> calibration.Guarantee:

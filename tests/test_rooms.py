@@ -20,7 +20,7 @@ ROOMS = {
     "evaluation": PLAIN | {"datasets", "metrics", "retrieval"},
     "executions": PLAIN | {"datasets", "evaluation", "metrics"},
     "comparison": PLAIN | {"evaluation", "executions", "metrics"},
-    "thresholds": PLAIN | {"executions", "metrics"},
+    "thresholds": PLAIN | {"executions", "metrics", "retrieval"},
     "reviews": PLAIN | {"datasets", "executions", "metrics"},
     "plots": PLAIN,
     "show": PLAIN | {"datasets", "evaluation"},

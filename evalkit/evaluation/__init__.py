@@ -12,6 +12,7 @@ from evalkit.evaluation.describing import (
     under_two_policies,
 )
 from evalkit.evaluation.evaluating import Evaluation, evaluate, evaluate_all
+from evalkit.evaluation.fidelity import index_loss
 from evalkit.evaluation.scoring import score
 from evalkit.evaluation.values import EVIDENCE_METRICS, ideal
 
@@ -29,6 +30,7 @@ __all__ = [
     "evaluate",
     "evaluate_all",
     "ideal",
+    "index_loss",
     "means",
     "prefix_sentence",
     "questions",

@@ -97,6 +97,7 @@ class SweepParameters(Parameters):
     """Which scores to put thresholds on, and the rule that chooses one."""
 
     dataset: Name = "handbook"
+    embedder: Name = "embedded"
     mode: Mode = "semantic"
     signal: Literal["top score", "margin", "standing"] = "top score"
     cutoff: Count = 0
