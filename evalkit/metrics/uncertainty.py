@@ -250,15 +250,18 @@ def bootstrap_means(values: Floats, resamples: int, rng: np.random.Generator) ->
     n, columns = values.shape
     block = block_size(n, columns)
     means = np.empty((resamples, columns))
-    shift = np.arange(block)[:, None] * n
+    own = np.arange(block)[:, None] * n  # each resample of a block counts in places of its own
+    places, counts = np.empty((block, n), np.int64), np.empty((block, n))
     for start in range(0, resamples, block):
         size = min(block, resamples - start)
-        drawn = rng.integers(0, n, (size, n), np.uint16 if n < 2**16 else np.uint32)
+        drawn = rng.integers(0, n, (size, n), np.uint32)
         if columns == 1:
             means[start : start + size, 0] = values[:, 0].take(drawn, mode="clip").sum(1)
             continue
-        counts = np.bincount((drawn + shift[:size]).ravel(), minlength=size * n)
-        means[start : start + size] = counts.reshape(size, n).astype(np.float64) @ values
+        np.add(drawn, own[:size], out=places[:size])
+        counted = np.bincount(places[:size].ravel(), minlength=size * n)
+        counts[:size] = counted.reshape(size, n)
+        np.matmul(counts[:size], values, out=means[start : start + size])
     means /= n
     return means
 
