@@ -31,11 +31,12 @@ class Side:
 
     execution: Execution
     mode: str
+    called: str = ""  # shown instead of the execution's name, which holds the time of its start
 
     @property
     def name(self) -> str:
         """`execution:mode`, as it is shown."""
-        return f"{self.execution.name}:{self.mode}"
+        return f"{self.called or self.execution.name}:{self.mode}"
 
     def inputs(self) -> dict[str, Any]:
         """The execution's inputs as far as this mode used them."""

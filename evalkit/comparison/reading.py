@@ -21,12 +21,20 @@ _TESTED = ["p_adjusted", "wins", "ties", "losses", "detectable", "needed", "verd
 def sides(parameters: Any) -> tuple[Side, Side, Rule]:
     """Baseline, candidate and rule from the notebook's parameters; empty ones as documented."""
     candidate = current(parameters.candidate, dataset=parameters.dataset)
+    called = "" if parameters.candidate else "this execution"
     baseline = find(parameters.baseline) if parameters.baseline else candidate
-    first, last = _modes(baseline)[0], _modes(candidate)[-1]
-    pair = (
-        Side(baseline, parameters.baseline_mode or first),
-        Side(candidate, parameters.candidate_mode or last),
-    )
+    modes = _modes(candidate)
+    if baseline is candidate:  # two modes of one execution
+        pair = (
+            Side(baseline, parameters.baseline_mode or modes[0], called),
+            Side(candidate, parameters.candidate_mode or modes[-1], called),
+        )
+    else:  # one mode of two executions
+        common = [mode for mode in modes if mode in _modes(baseline)] or modes
+        pair = (
+            Side(baseline, parameters.baseline_mode or common[-1]),
+            Side(candidate, parameters.candidate_mode or common[-1], called),
+        )
     shared = set.intersection(*(set(side.inputs()["scoring"]["cutoffs"]) for side in pair))
     if not shared:
         raise ParameterError(f"{pair[0].name} and {pair[1].name} asked no common depth.")
