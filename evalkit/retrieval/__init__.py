@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from evalkit.errors import EmbeddingError, ParameterError
+from evalkit.errors import EmbeddingError, ParameterError, RetrievalError
 from evalkit.records import Chunk, LabelledSet
 from evalkit.retrieval import builds, edge, server
 from evalkit.retrieval import collection as stored
@@ -30,8 +31,12 @@ from evalkit.retrieval.embedding import (
     open_embedder,
 )
 from evalkit.retrieval.keyword import KeywordRetriever
-from evalkit.retrieval.qdrant import Fields
-from evalkit.retrieval.search import HybridRetriever, Retriever, SemanticRetriever
+from evalkit.retrieval.qdrant import Fields, Sparse
+from evalkit.retrieval.search import (
+    HybridRetriever,
+    Retriever,
+    SemanticRetriever,
+)
 from evalkit.retrieval.server import Existing
 
 __all__ = [
@@ -65,6 +70,7 @@ class Options:
     semantic in the fusion. `exact` scans every vector instead of an approximate index.
     `min_score` is for semantic and `min_fused` for hybrid, each on its own axis: only hits that
     score above it come back, and 0 is no threshold. Keyword has none: its scores have no scale.
+    `fusion` of hybrid: `rrf60`, or `qdrant` for what the engine itself makes of both rankings.
     """
 
     threads: int = 0
@@ -73,6 +79,7 @@ class Options:
     exact: bool = False
     min_score: float = 0.0
     min_fused: float = 0.0
+    fusion: str = "rrf60"
 
 
 MODES = ("keyword", "semantic", "hybrid")
@@ -103,12 +110,15 @@ def index(
         raise EmbeddingError(f"{len(failed)} of {len(chunks)} chunks have no vector: {listed}")
     kept = [i for i in range(len(chunks)) if i not in failed]
     chosen = [chunks[i] for i in kept]
+    url = os.environ.get("QDRANT_URL", "")
+    words = _keyword(labelled, chunks).sparse() if url else {}  # in memory they are made anew
     manifest = stored.describe_contents(labelled, chosen, vectors[kept], model.spec) | {
+        "words_sha256": stored.words_digest(words),
         "overlong": [chunks[i].doc_id for i in model.embedder.overlong(prompts)],
         "failed": {chunks[i].doc_id: reason for i, reason in sorted(failed.items())},
     }
-    contents = stored.Contents(tuple(chosen), vectors[kept], manifest)
-    where = _build(os.environ.get("QDRANT_URL", ""), store, contents)
+    contents = stored.Contents(tuple(chosen), vectors[kept], manifest, words)
+    where = _build(url, store, contents)
     return manifest | {
         "where": where,
         "embedded": model.computed,
@@ -132,23 +142,22 @@ def open_retrievers(
         raise ParameterError(f"modes {list(modes)}: name each of {', '.join(MODES)} at most once")
     opened: dict[str, Retriever] = {}
     if {"keyword", "hybrid"} & set(modes):
-        eligible = [chunk for chunk in chunks if labelled.is_eligible(chunk.fields)]
-        # published baselines of whole-document sets count title and text alike
-        boosts = {"title": 1, "tags": 1, "text": 1} if labelled.chunking == WHOLE else None
-        opened["keyword"] = KeywordRetriever(eligible, labelled.language, boosts)
+        opened["keyword"] = keyword = _keyword(labelled, chunks)
     if {"semantic", "hybrid"} & set(modes):
         model = open_embedder(embedder, cache=store / "cache", threads=options.threads)
-        semantic = open_semantic(labelled, chunks, model, store, options)
+        words = keyword.sparse() if "hybrid" in modes and options.fusion == "qdrant" else {}
+        semantic = open_semantic(labelled, chunks, model, store, options, words)
         opened["semantic"] = semantic
     if "hybrid" in modes:
         leg = copy(semantic)  # the same vectors and collection, asked without a threshold
         leg.min_score = 0.0
         opened["hybrid"] = HybridRetriever(
-            opened["keyword"],
+            keyword,
             leg,
             weights=options.weights,
             depth=options.depth,
             min_score=options.min_fused,
+            fusion=options.fusion,
         )
     return [opened[mode] for mode in modes]
 
@@ -159,14 +168,19 @@ def open_semantic(
     model: CachedEmbedder,
     store: Path,
     options: Options = Options(),
+    words: Mapping[tuple[str, str], Sparse] = MappingProxyType({}),
 ) -> SemanticRetriever:
-    """The set's collection under this embedder, checked against the chunks it should hold."""
+    """The set's collection under this embedder, checked against the chunks it should hold.
+
+    `words` are sparse vectors it must hold besides, for fusion inside the engine.
+    """
     must = stored.conditions(labelled)
     url = os.environ.get("QDRANT_URL", "")
     name = stored.collection_name(labelled.name, model.spec)
     if not url:
         contents = builds.read_current(store / "collections", name, model.spec)
-        collection = stored.remember_filters(stored.load(contents, must))
+        loaded = stored.load(replace(contents, words=words), must)
+        collection = stored.remember_filters(loaded)
         manifest = dict(contents.manifest)
     elif url.startswith(edge.PREFIX):
         collection, manifest = edge.open_built(url, name, model.spec, must)
@@ -176,10 +190,22 @@ def open_semantic(
         contents = stored.Contents(tuple(chunks), nothing, expected)
         collection, manifest = server.open_built(url, contents, must)
     stored.check_against(manifest, labelled, chunks, model.spec)
+    if url and words and manifest.get("words_sha256") != stored.words_digest(words):
+        raise RetrievalError(
+            f"collection {name!r} does not hold this keyword search's words, which Qdrant's own "
+            "fusion needs; run the index notebook, or use fusion rrf60"
+        )
     once = len({chunk.doc_id for chunk in chunks}) < len(chunks)
     return SemanticRetriever(
         collection, model, must, once=once, exact=options.exact, min_score=options.min_score
     )
+
+
+def _keyword(labelled: LabelledSet, chunks: Sequence[Chunk]) -> KeywordRetriever:
+    eligible = [chunk for chunk in chunks if labelled.is_eligible(chunk.fields)]
+    # published baselines of whole-document sets count title and text alike
+    boosts = {"title": 1, "tags": 1, "text": 1} if labelled.chunking == WHOLE else None
+    return KeywordRetriever(eligible, labelled.language, boosts)
 
 
 def _build(url: str, store: Path, contents: stored.Contents) -> str:

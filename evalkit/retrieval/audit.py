@@ -100,8 +100,7 @@ def audit_vectors(
     for point in collection.points(vectors=True, fields=[path] if path else []):
         raw = dig(point.payload or {}, path) if path else str(point.id)
         if (doc_id := identity(raw)) in rows:
-            vector = point.vector
-            stored[doc_id] = vector[collection.using] if collection.using else vector
+            stored[doc_id] = collection.dense(point)
     missing = sorted(set(rows) - set(stored))
     if missing or failed:
         raise RetrievalError(

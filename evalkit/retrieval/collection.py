@@ -6,7 +6,7 @@ import hashlib
 import re
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any
 
@@ -17,7 +17,7 @@ from evalkit.files import fingerprint
 from evalkit.records import Chunk, LabelledSet
 from evalkit.retrieval.chunking import WHOLE, evidence
 from evalkit.retrieval.embedding import EmbedderSpec, Vectors
-from evalkit.retrieval.qdrant import Fields, QdrantCollection
+from evalkit.retrieval.qdrant import KEYWORD, Fields, QdrantCollection, Sparse
 
 NAMESPACE = uuid.UUID("6d3f5c1e-8a47-5b0e-9c55-1c0f0e5a7b21")
 FORMAT = 1
@@ -26,11 +26,19 @@ LOAD = 512  # points handed to the engine at once
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """Chunks and their vectors, row by row, with the manifest that describes them."""
+    """Chunks and their vectors, row by row, with the manifest that describes them.
+
+    `words`, where an engine is to fuse rankings itself: sparse vectors by doc_id and chunk_id.
+    """
 
     chunks: tuple[Chunk, ...]
     vectors: Vectors
     manifest: Mapping[str, Any]
+    words: Mapping[tuple[str, str], Sparse] = field(default_factory=dict)
+
+    def sparse(self, chunk: Chunk) -> Sparse:
+        """The chunk's words; none for a chunk that is not eligible."""
+        return self.words.get((chunk.doc_id, chunk.chunk_id), ([], []))
 
 
 def collection_name(set_name: str, spec: EmbedderSpec) -> str:
@@ -107,27 +115,45 @@ def check_against(
         )
 
 
+def layout(contents: Contents) -> dict[str, Any]:
+    """The options of a collection that takes these contents."""
+    from qdrant_client import models
+
+    size, distance = int(contents.manifest["dimension"]), contents.manifest["distance"]
+    sparse = {KEYWORD: models.SparseVectorParams()} if contents.words else None
+    return {
+        "vectors_config": models.VectorParams(size=size, distance=models.Distance(distance)),
+        "sparse_vectors_config": sparse,
+    }
+
+
+def batch(contents: Contents, part: slice) -> Any:
+    """Some of the points, as the client takes them."""
+    from qdrant_client import models
+
+    chunks, chunking = contents.chunks[part], str(contents.manifest["chunking"])
+    vectors: Any = contents.vectors[part].tolist()
+    if contents.words:
+        rows = [contents.sparse(chunk) for chunk in chunks]
+        sparse = [models.SparseVector(indices=words, values=shares) for words, shares in rows]
+        vectors = {"": vectors, KEYWORD: sparse}
+    return models.Batch(
+        ids=[point_id(chunk, chunking) for chunk in chunks],
+        payloads=[payload(chunk, chunking) for chunk in chunks],
+        vectors=vectors,
+    )
+
+
 def load(contents: Contents, conditions: Mapping[str, str]) -> QdrantCollection:
     """The contents inside Qdrant's in-memory engine."""
-    from qdrant_client import QdrantClient, models
+    from qdrant_client import QdrantClient
 
     manifest = contents.manifest
-    name, chunking = str(manifest["name"]), str(manifest["chunking"])
+    name = str(manifest["name"])
     client = QdrantClient(":memory:")
-    client.create_collection(
-        name,
-        vectors_config=models.VectorParams(
-            size=int(manifest["dimension"]), distance=models.Distance(manifest["distance"])
-        ),
-    )
+    client.create_collection(name, **layout(contents))
     for start in range(0, len(contents.chunks), LOAD):
-        part = contents.chunks[start : start + LOAD]
-        batch = models.Batch(
-            ids=[point_id(chunk, chunking) for chunk in part],
-            payloads=[payload(chunk, chunking) for chunk in part],
-            vectors=contents.vectors[start : start + LOAD].tolist(),
-        )
-        client.upsert(name, batch, wait=True)
+        client.upsert(name, batch(contents, slice(start, start + LOAD)), wait=True)
     opened = over(client, manifest, conditions, "in memory")
     opened.scans = True
     return opened
@@ -197,12 +223,21 @@ def verified(collection: QdrantCollection, contents: Contents) -> QdrantCollecti
             raise RetrievalError(
                 f"point {point.id} of {collection.name!r} is not what was sent: {point.payload}"
             )
-        if with_vectors and not same_direction(np.asarray(point.vector), contents.vectors[row]):
+        if with_vectors and not _unchanged(collection, point, contents, row):
             raise RetrievalError(f"the vector of {contents.chunks[row].doc_id} came back changed")
         seen.add(str(point.id))
     if len(seen) != len(rows):
         raise RetrievalError(f"{len(rows) - len(seen)} points of {collection.name!r} are missing")
     return collection
+
+
+def _unchanged(collection: QdrantCollection, point: Any, contents: Contents, row: int) -> bool:
+    if contents.words:
+        words, shares = contents.sparse(contents.chunks[row])
+        came = point.vector[KEYWORD]
+        if list(came.indices) != words or not np.allclose(came.values, shares, rtol=1e-6):
+            return False
+    return same_direction(collection.dense(point), contents.vectors[row])
 
 
 def same_direction(stored: Any, fresh: Any, least: float = 0.99999) -> bool:
@@ -227,6 +262,11 @@ def row(chunk: Chunk) -> dict[str, Any]:
         "text": chunk.text,
         "fields": dict(chunk.fields),
     }
+
+
+def words_digest(words: Mapping[tuple[str, str], Sparse]) -> str:
+    """SHA-256 of the sparse vectors; '' where there are none."""
+    return fingerprint([[*key, *words[key]] for key in sorted(words)]) if words else ""
 
 
 def chunks_digest(chunks: Sequence[Chunk]) -> str:

@@ -19,7 +19,7 @@ from evalkit.files import write_json
 from evalkit.retrieval import builds
 from evalkit.retrieval.collection import Contents, over, payload, point_id
 from evalkit.retrieval.embedding import EmbedderSpec
-from evalkit.retrieval.qdrant import QdrantCollection
+from evalkit.retrieval.qdrant import KEYWORD, QdrantCollection
 
 PREFIX = "edge:"
 BATCH = 1_000
@@ -52,9 +52,11 @@ def _write(folder: Path, contents: Contents) -> None:
     manifest = contents.manifest
     distance = getattr(edge.Distance, str(manifest["distance"]))
     vectors = edge.EdgeVectorParams(size=int(manifest["dimension"]), distance=distance)
+    sparse = {KEYWORD: edge.EdgeSparseVectorParams()} if contents.words else None
     (folder / "shard").mkdir(parents=True)
     shard = edge.EdgeShard.create(
-        str(folder / "shard"), edge.EdgeConfig(vectors=vectors, wal_enabled=True)
+        str(folder / "shard"),
+        edge.EdgeConfig(vectors=vectors, sparse_vectors=sparse, wal_enabled=True),
     )
     try:
         for name in manifest["filter"]:
@@ -63,7 +65,13 @@ def _write(folder: Path, contents: Contents) -> None:
         chunking = str(manifest["chunking"])
         for start in range(0, len(contents.chunks), BATCH):
             points = [
-                edge.Point(point_id(chunk, chunking), vector, payload(chunk, chunking))
+                edge.Point(
+                    point_id(chunk, chunking),
+                    {"": vector, KEYWORD: edge.SparseVector(*contents.sparse(chunk))}
+                    if contents.words
+                    else vector,
+                    payload(chunk, chunking),
+                )
                 for chunk, vector in zip(
                     contents.chunks[start : start + BATCH],
                     contents.vectors[start : start + BATCH],
@@ -115,7 +123,13 @@ class _Client:
         asked = [
             edge.QueryRequest(
                 limit=request.limit,
-                query=edge.Query.Nearest(request.query, request.using),
+                query=self._query(request),
+                prefetches=[
+                    edge.Prefetch(
+                        limit=leg.limit, query=self._query(leg), filter=self._filter(leg.filter)
+                    )
+                    for leg in request.prefetch or ()
+                ],
                 filter=self._filter(request.filter),
                 with_payload=request.with_payload,
                 score_threshold=request.score_threshold,
@@ -138,6 +152,14 @@ class _Client:
                 offset=offset, limit=limit, with_payload=with_payload, with_vector=with_vectors
             )
         )
+
+    def _query(self, asked: Any) -> Any:
+        query = asked.query
+        if hasattr(query, "rrf"):
+            return self._edge.Fusion.Rrf(query.rrf.k, query.rrf.weights)
+        if hasattr(query, "indices"):
+            query = self._edge.SparseVector(query.indices, query.values)
+        return self._edge.Query.Nearest(query, asked.using)
 
     def _filter(self, asked: Any) -> Any:
         if asked is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from evalkit.records import Chunk, Hit
 from evalkit.retrieval.chunking import evidence
+from evalkit.retrieval.qdrant import Sparse
 from evalkit.retrieval.search import as_hits, check_depth
 
 K1, B = 1.2, 0.75
@@ -46,6 +48,9 @@ class KeywordRetriever:
         if words := [self._document(chunk) for chunk in self._chunks]:
             self._engine = bm25s.BM25(k1=K1, b=B, method="lucene", backend="numpy")
             self._engine.index(words, show_progress=False)
+        # the engine adds the empty word, which no chunk has; its own numbers differ by process
+        vocabulary = sorted(word for word in self._engine.vocab_dict if word) if words else []
+        self._numbers = {word: number for number, word in enumerate(vocabulary)}
 
     def search(self, questions: Sequence[str], k: int) -> list[list[Hit]]:
         """The k best chunks a question, each document once."""
@@ -60,6 +65,32 @@ class KeywordRetriever:
         """
         kept = [word for word in WORD.findall(text.lower()) if word not in self._stop]
         return list(self._stem(kept))
+
+    def sparse(self) -> dict[tuple[str, str], Sparse]:
+        """Each chunk's share of every score, word by word, by doc_id and chunk_id.
+
+        Its product with `asked` is this mode's score: what an engine needs to rank by it.
+        """
+        if not self._engine:
+            return {}
+        table, words = self._engine.scores, self._engine.vocab_dict
+        numbers = np.zeros(len(table["indptr"]) - 1, dtype=np.int64)
+        numbers[[words[word] for word in self._numbers]] = list(self._numbers.values())
+        by_entry = np.repeat(numbers, np.diff(table["indptr"]))
+        order = np.lexsort((by_entry, table["indices"]))
+        ends = np.searchsorted(table["indices"][order], np.arange(1, len(self._chunks)))
+        shares = np.split(table["data"][order], ends)
+        return {
+            (chunk.doc_id, chunk.chunk_id): (numbered.tolist(), share.tolist())
+            for chunk, numbered, share in zip(
+                self._chunks, np.split(by_entry[order], ends), shares, strict=True
+            )
+        }
+
+    def asked(self, question: str) -> Sparse:
+        """How often a question has each word that stands in some chunk."""
+        counts = Counter(self._numbers[w] for w in self.words(question) if w in self._numbers)
+        return sorted(counts), [float(counts[number]) for number in sorted(counts)]
 
     def describe(self) -> dict[str, Any]:
         """Settings for the manifest."""

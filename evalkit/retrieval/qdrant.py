@@ -15,6 +15,10 @@ from evalkit.retrieval.embedding import Vectors
 
 T = TypeVar("T")
 Found = tuple[dict[str, Any], float]  # payload with `doc_id` as text, score
+Sparse = tuple[list[int], list[float]]  # numbers of words, and a weight for each
+
+KEYWORD = "keyword"  # the sparse vector beside the dense one, for fusion inside the engine
+FUSION_CONSTANT = 2  # Qdrant's own default; its ranks count from 0, less 1: so Rrf(61) is our 60
 
 ATTEMPTS = 4
 BACKOFF_S = 0.5  # doubles with every attempt
@@ -51,6 +55,10 @@ class Collection(Protocol):
 
     def query(
         self, vectors: Vectors, k: int, *, exact: bool = False, above: float | None = None
+    ) -> list[list[Found]]: ...
+
+    def fuse(
+        self, vectors: Vectors, words: Sequence[Sparse], pool: int, weights: Sequence[float]
     ) -> list[list[Found]]: ...
 
     def describe(self) -> dict[str, Any]: ...
@@ -98,27 +106,57 @@ class QdrantCollection:
         """
         from qdrant_client import models
 
+        threshold = -above if above is not None and self.farther_is_more else above
+
+        def request(i: int) -> Any:
+            return models.QueryRequest(
+                query=vectors[i].tolist(),
+                using=self.using,
+                filter=self.filter(),
+                limit=k,
+                score_threshold=threshold,
+                with_payload=self.fields.wanted or False,
+                params=models.SearchParams(exact=True) if exact and not self.scans else None,
+            )
+
+        return self._answers(vectors, k, request)
+
+    def fuse(
+        self, vectors: Vectors, words: Sequence[Sparse], pool: int, weights: Sequence[float]
+    ) -> list[list[Found]]:
+        """All points of the best `pool` by words and by vector, fused by the engine's own RRF."""
+        from qdrant_client import models
+
+        def request(i: int) -> Any:
+            sparse = models.SparseVector(indices=words[i][0], values=words[i][1])
+            legs = [(sparse, KEYWORD, weights[0]), (vectors[i].tolist(), self.using, weights[1])]
+            asked = legs if sparse.indices else legs[1:]  # no known word: no ranking by words
+            own = [weight for *_, weight in asked] if set(weights) != {1.0} else None
+            return models.QueryRequest(
+                prefetch=[
+                    models.Prefetch(query=query, using=using, filter=self.filter(), limit=pool)
+                    for query, using, _ in asked
+                ],
+                query=models.RrfQuery(rrf=models.Rrf(k=FUSION_CONSTANT, weights=own)),
+                limit=2 * pool,
+                with_payload=self.fields.wanted or False,
+            )
+
+        return self._answers(vectors, 2 * pool, request)
+
+    def _answers(
+        self, vectors: Vectors, k: int, request: Callable[[int], Any]
+    ) -> list[list[Found]]:
+        """What comes back for each vector's request, asked in batches of bounded size."""
         if vectors.ndim != 2 or vectors.shape[1] != self.dimension:
             raise EmbeddingError(
                 f"Query dimension mismatch: collection {self.name!r} holds vectors of "
                 f"{self.dimension} numbers and the question has {vectors.shape[-1]}"
             )
-        threshold = -above if above is not None and self.farther_is_more else above
         size = max(1, min(MOST_REQUEST_BYTES // (self.dimension * 12), MOST_HITS_A_REPLY // k))
         found: list[list[Found]] = []
         for start in range(0, len(vectors), size):
-            requests = [
-                models.QueryRequest(
-                    query=vector.tolist(),
-                    using=self.using,
-                    filter=self.filter(),
-                    limit=k,
-                    score_threshold=threshold,
-                    with_payload=self.fields.wanted or False,
-                    params=models.SearchParams(exact=True) if exact and not self.scans else None,
-                )
-                for vector in vectors[start : start + size]
-            ]
+            requests = [request(i) for i in range(start, min(start + size, len(vectors)))]
             replies = self._ask(self.client.query_batch_points, requests)
             if len(replies) != len(requests):
                 raise RetrievalError(
@@ -163,6 +201,11 @@ class QdrantCollection:
             yield from page
             if offset is None:
                 return
+
+    def dense(self, point: Any) -> Any:
+        """A point's own vector, which stands alone or, by name, beside others."""
+        vector = point.vector
+        return vector[self.using or ""] if isinstance(vector, Mapping) else vector
 
     def describe(self) -> dict[str, Any]:
         """Settings for an execution's manifest."""

@@ -11,10 +11,14 @@ import numpy as np
 from evalkit.errors import EligibilityError, ParameterError, RetrievalError
 from evalkit.records import Hit
 from evalkit.retrieval.embedding import CachedEmbedder, Vectors
-from evalkit.retrieval.qdrant import Collection, Found
+from evalkit.retrieval.qdrant import FUSION_CONSTANT, Collection, Found
 
 RRF_CONSTANT = 60
 LARGEST_POOL = 200
+FUSIONS = {
+    "rrf60": f"reciprocal rank, constant {RRF_CONSTANT}, first in both = 1",
+    "qdrant": f"Qdrant's own reciprocal rank, k {FUSION_CONSTANT}",
+}
 
 
 class Retriever(Protocol):
@@ -58,7 +62,7 @@ class SemanticRetriever:
         """The k best chunks a question; each distinct question is embedded once for every k."""
         check_depth(k)
         vectors = self.vectors(questions)
-        answers = [self._checked(found) for found in self._query(vectors, k)]
+        answers = [self.checked(found) for found in self._query(vectors, k)]
         if not self.once:
             return [as_hits(found, k) for found in answers]
         depth = k
@@ -66,7 +70,7 @@ class SemanticRetriever:
             depth *= 2
             deeper = self._query(vectors[short], depth)
             for i, found in zip(short, deeper, strict=True):
-                answers[i] = self._checked(found)
+                answers[i] = self.checked(found)
         return [as_hits(first_of_each(found), k) for found in answers]
 
     def vectors(self, questions: Sequence[str]) -> Vectors:
@@ -92,7 +96,8 @@ class SemanticRetriever:
         above = self.min_score or None
         return self.collection.query(vectors, k, exact=self.exact, above=above)
 
-    def _checked(self, found: list[Found]) -> list[Found]:
+    def checked(self, found: list[Found]) -> list[Found]:
+        """The same rows, after each payload was held against the filter once more."""
         for hit, _ in found:
             for name, value in self.eligibility.items():
                 if hit.get(name) != value:
@@ -106,12 +111,17 @@ class SemanticRetriever:
 class HybridRetriever:
     """Reciprocal rank fusion of two rankings; its scores are rank scores, not similarities.
 
-        score = (w_k / (60 + rank_keyword) + w_s / (60 + rank_semantic)) * 61 / (w_k + w_s)
+        rrf60:   (w_k / (60 + rank_keyword) + w_s / (60 + rank_semantic)) * 61 / (w_k + w_s)
+        qdrant:  1 / (1 + rank_keyword / w_k) + 1 / (1 + rank_semantic / w_s), by the engine
 
-    so that first in both is 1. Each leg gives its best min(5 * depth, 200), where `depth` is the
-    deepest cutoff that is asked, so that shallower rankings are prefixes. Ties go by doc_id.
-    `min_score`, unless 0, drops fused scores that are not above it, as Qdrant's threshold does;
-    it says nothing about similarity, and the legs are asked without any threshold.
+    with ranks from 1, so that first in both is 1 (qdrant: at weights 1). Each leg gives its best
+    min(5 * depth, 200), where `depth` is the deepest cutoff that is asked, so that shallower
+    rankings are prefixes. Ties, which fusion makes plenty of, go by doc_id. `min_score`, unless
+    0, drops fused scores that are not above it, as Qdrant's threshold does; it says nothing
+    about similarity, and the legs are asked without any threshold.
+
+    For `qdrant` the words of `keyword` must stand in the collection as sparse vectors. It fuses
+    chunks, all of both pools; then each document is kept once, by its best chunk.
     """
 
     mode = "hybrid"
@@ -125,34 +135,53 @@ class HybridRetriever:
         weights: tuple[float, float] = (1.0, 1.0),
         depth: int = 10,
         min_score: float = 0.0,
+        fusion: str = "rrf60",
     ) -> None:
         if min(weights) < 0 or not 0 < sum(weights) < float("inf"):
             raise ParameterError(f"weights {weights}: give two numbers from 0 up, not both 0")
+        if fusion not in FUSIONS or (fusion == "qdrant" and not min(weights)):
+            raise ParameterError(f"fusion {fusion!r}: use rrf60, or qdrant with weights above 0")
         self.keyword, self.semantic = keyword, semantic
         self.weights, self.depth, self.min_score = weights, depth, _minimum(min_score)
+        self.fusion = fusion
+        if fusion == "qdrant":
+            self.axis = "qdrant rrf"
 
     def search(self, questions: Sequence[str], k: int) -> list[list[Hit]]:
         """The k best fused chunks a question."""
         check_depth(k)
         pool = max(k, min(5 * max(k, self.depth), LARGEST_POOL))
-        legs = (self.keyword.search(questions, pool), self.semantic.search(questions, pool))
-        rankings = [fused(pair, self.weights)[:k] for pair in zip(*legs, strict=True)]
-        if not self.min_score:
-            return rankings
-        return [[hit for hit in hits if hit.score > self.min_score] for hits in rankings]
+        if self.fusion == "qdrant":
+            rankings = self._by_engine(questions, pool)
+        else:
+            legs = (self.keyword.search(questions, pool), self.semantic.search(questions, pool))
+            rankings = [fused(pair, self.weights) for pair in zip(*legs, strict=True)]
+        least = self.min_score or -math.inf
+        return [[hit for hit in hits[:k] if hit.score > least] for hits in rankings]
 
     def describe(self) -> dict[str, Any]:
         """Settings for the manifest, with those of both legs."""
         return {
             "mode": self.mode,
             "axis": self.axis,
-            "fusion": f"reciprocal rank, constant {RRF_CONSTANT}, first in both = 1",
+            "fusion": FUSIONS[self.fusion],
             "weights": {"keyword": self.weights[0], "semantic": self.weights[1]},
             "pool": f"max(k, min(5 * max(k, {self.depth}), {LARGEST_POOL}))",
             "score_threshold": self.min_score or None,
             "keyword": self.keyword.describe(),
             "semantic": self.semantic.describe(),
         }
+
+    def _by_engine(self, questions: Sequence[str], pool: int) -> list[list[Hit]]:
+        keyword: Any = self.keyword
+        semantic: Any = self.semantic
+        words = [keyword.asked(question) for question in questions]
+        vectors = semantic.vectors(questions)
+        answers = semantic.collection.fuse(vectors, words, pool, self.weights)
+        return [
+            as_hits(first_of_each(sorted(semantic.checked(found), key=_best_first)), len(found))
+            for found in answers
+        ]
 
 
 def fused(rankings: Sequence[Sequence[Hit]], weights: Sequence[float]) -> list[Hit]:
@@ -196,6 +225,10 @@ def first_of_each(found: Sequence[Found]) -> list[Found]:
 
 def _distinct(found: Sequence[Found]) -> int:
     return len({payload["doc_id"] for payload, _ in found})
+
+
+def _best_first(found: Found) -> tuple[float, str]:
+    return -found[1], found[0]["doc_id"]
 
 
 def _minimum(score: float) -> float:

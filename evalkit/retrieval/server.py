@@ -18,7 +18,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from evalkit.errors import ParameterError, RetrievalError
 from evalkit.records import Chunk
-from evalkit.retrieval.collection import Contents, over, payload, point_id, verified
+from evalkit.retrieval.collection import Contents, batch, layout, over, verified
 from evalkit.retrieval.embedding import EmbedderSpec
 from evalkit.retrieval.qdrant import (
     MOST_REQUEST_BYTES,
@@ -207,11 +207,8 @@ def _upload(client: Any, name: str, contents: Contents) -> None:
     manifest = contents.manifest
     subject = f"collection {name!r}"
     kept = {key: value for key, value in manifest.items() if key != "overlong"}
-    config = models.VectorParams(
-        size=int(manifest["dimension"]), distance=models.Distance(manifest["distance"])
-    )
     patiently(
-        lambda: client.create_collection(name, vectors_config=config, metadata={METADATA: kept}),
+        lambda: client.create_collection(name, **layout(contents), metadata={METADATA: kept}),
         subject,
     )
     for key in manifest["filter"]:
@@ -219,27 +216,21 @@ def _upload(client: Any, name: str, contents: Contents) -> None:
             partial(client.create_payload_index, name, key, models.PayloadSchemaType.KEYWORD),
             subject,
         )
-    chunking = str(manifest["chunking"])
     for part in _parts(contents.chunks, int(manifest["dimension"])):
-        batch = models.Batch(
-            ids=[point_id(contents.chunks[i], chunking) for i in part],
-            payloads=[payload(contents.chunks[i], chunking) for i in part],
-            vectors=contents.vectors[part.start : part.stop].tolist(),
-        )
-        patiently(partial(client.upsert, name, batch, wait=True), subject)
+        patiently(partial(client.upsert, name, batch(contents, part), wait=True), subject)
 
 
-def _parts(chunks: Sequence[Chunk], dimension: int) -> list[range]:
+def _parts(chunks: Sequence[Chunk], dimension: int) -> list[slice]:
     """Positions uploaded together: at most 256, and bounded in bytes."""
-    parts: list[range] = []
+    parts: list[slice] = []
     start = size = 0
     for i, chunk in enumerate(chunks):
-        own = dimension * 24 + 6 * len(chunk.text)  # JSON digits; escapes of the worst text
+        own = dimension * 24 + 12 * len(chunk.text)  # JSON digits; words; escapes at their worst
         if i > start and (i - start == 256 or size + own > MOST_REQUEST_BYTES):
-            parts.append(range(start, i))
+            parts.append(slice(start, i))
             start, size = i, 0
         size += own
-    return [*parts, range(start, len(chunks))]
+    return [*parts, slice(start, len(chunks))]
 
 
 def _aliases(client: Any) -> dict[str, str]:

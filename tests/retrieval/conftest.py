@@ -204,7 +204,10 @@ class SmallQdrant:
             return self.engine.delete_collection(name)
         asked = models.CreateCollection.model_validate(body)
         return self.engine.create_collection(
-            name, vectors_config=asked.vectors, metadata=body.get("metadata")
+            name,
+            vectors_config=asked.vectors,
+            sparse_vectors_config=asked.sparse_vectors,
+            metadata=body.get("metadata"),
         )
 
     def points(self, method: str, name: str, rest: str, body: Any) -> Any:
