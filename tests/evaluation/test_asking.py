@@ -12,6 +12,7 @@ from evalkit.errors import (
     EngineUnavailableError,
     ParameterError,
     RetrievalError,
+    SkippedQueryError,
 )
 from evalkit.evaluation import Plan
 from evalkit.records import Query
@@ -106,6 +107,16 @@ def test_a_failed_question_keeps_its_reason_and_the_rest_their_values(labelled, 
     assert value(found, "q2", "Recall", "2") == 2 / 3
     assert set(found.results["query_id"]) == {"q2"}
     assert evaluation.status(found.outcomes) == "failed"
+
+
+def test_a_skipped_question_has_no_values_and_fails_nothing(labelled, chunks, written):
+    """It could not be asked: skipped with its reason, never failed, never a 0."""
+    asked = written({"first?": SkippedQueryError("no result has it"), "second?": ["c"]})
+    found = evaluation.evaluate(labelled, chunks, asked, PLAN)
+
+    assert list(outcome(found, "q1")[["status", "reason"]]) == ["skipped", "no result has it"]
+    assert set(found.results["query_id"]) == {"q2"}
+    assert evaluation.status(found.outcomes) == "completed"
 
 
 @pytest.mark.parametrize("error", [EligibilityError, EngineUnavailableError])

@@ -130,16 +130,16 @@ def test_a_missing_table_says_which_notebook_makes_it(outputs):
 
 
 def test_history_is_ordered_by_recorded_start_and_not_by_directory_time(outputs):
-    """The older one was restored last, so its folder is the newest; it still comes first (A57)."""
-    first, second = executions.create("first"), executions.create("second")
-    rewrite(first, started="2026-01-01T00:00:00Z")
-    rewrite(second, started="2026-02-01T00:00:00Z")
-    os.utime(second.folder, (1, 1))
-    for each in (first, second):
+    """b began in January, a in February; a was restored from an archive first (A57)."""
+    a, b = executions.create("a"), executions.create("b")
+    rewrite(a, started="2026-02-01T00:00:00Z")
+    rewrite(b, started="2026-01-01T00:00:00Z")
+    for each in (a, b):
         (each.folder / "outcomes.parquet").touch()
+    os.utime(a.folder, (1, 1))
 
-    assert [each.name for each in executions.history()] == [first.name, second.name]
-    assert executions.newest().name == second.name
+    assert [each.name for each in executions.history()] == [b.name, a.name]
+    assert executions.newest().name == a.name
 
 
 def test_one_broken_manifest_does_not_hide_the_others(outputs):
