@@ -21,7 +21,7 @@ from evalkit.errors import EmbeddingError, ParameterError, RetrievalError
 from evalkit.records import Chunk, LabelledSet
 from evalkit.retrieval import builds, edge, server
 from evalkit.retrieval import collection as stored
-from evalkit.retrieval.adapters import from_callable
+from evalkit.retrieval.adapters import from_callable, from_module
 from evalkit.retrieval.audit import accepts_same, ann_recall, audit_vectors, exactly
 from evalkit.retrieval.chunking import WHOLE, cut
 from evalkit.retrieval.embedding import (
@@ -136,11 +136,16 @@ def open_retrievers(
     store: Path,
     options: Options = Options(),
 ) -> list[Retriever]:
-    """One retriever a mode, over the set's eligible chunks; reads, never writes, a collection."""
-    unknown = [mode for mode in modes if mode not in MODES]
-    if unknown or not modes or len(set(modes)) < len(modes):
-        raise ParameterError(f"modes {list(modes)}: name each of {', '.join(MODES)} at most once")
-    opened: dict[str, Retriever] = {}
+    """One retriever a mode, over the set's eligible chunks; reads, never writes, a collection.
+
+    A mode is one of MODES or `module:function`, a function of your own.
+    """
+    unknown = [mode for mode in modes if mode not in MODES and ":" not in mode.strip(":")]
+    if unknown or not modes or len({mode.replace(":", ".") for mode in modes}) < len(modes):
+        raise ParameterError(
+            f"modes {list(modes)}: name each of {', '.join(MODES)} or module:function at most once"
+        )
+    opened: dict[str, Retriever] = {mode: from_module(mode) for mode in modes if ":" in mode}
     if {"keyword", "hybrid"} & set(modes):
         opened["keyword"] = keyword = _keyword(labelled, chunks)
     if {"semantic", "hybrid"} & set(modes):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from evalkit.errors import ParameterError, RetrievalError, SkippedQueryError
+from evalkit.files import file_digest
 from evalkit.records import Hit
 from evalkit.retrieval.search import check_depth
 
@@ -42,6 +46,7 @@ class CallableRetriever:
             "axis": self.axis,
             "inputs": list(self.inputs),
             "function": where,
+            "source_sha256": _source_digest(self._function),
         }
 
     def _ask(self, given: dict[str, Any], k: int) -> list[Hit]:
@@ -66,6 +71,42 @@ class CallableRetriever:
         if isinstance(row[1], bool) or not math.isfinite(float(row[1])):
             raise RetrievalError(f"{self.mode} gave {row[0]} the score {row[1]!r}")
         return Hit(row[0], float(row[1]), rank, *row[2:])
+
+
+def from_module(mode: str) -> CallableRetriever:
+    """The retriever of a mode written `module:function`, named `module.function` in files.
+
+    The function's own parameters are its inputs, the first of them the question, and an
+    attribute `axis` of the function says what its scores are. Its file lies beside the folder
+    `evalkit`: that is the one place where the kernels of the workbook look for modules.
+    """
+    module, _, path = mode.partition(":")
+    try:
+        function: Any = importlib.import_module(module)
+    except Exception as error:  # whatever the module's own code raises
+        raise ParameterError(
+            f"mode {mode!r}: importing {module!r} failed ({type(error).__name__}: {error}); "
+            "put its file beside the folder evalkit, or mend it"
+        ) from error
+    for name in path.split("."):
+        function = getattr(function, name, None)
+    if not callable(function):
+        raise ParameterError(f"mode {mode!r}: {module!r} has no function {path!r}")
+    given = inspect.signature(function).parameters.values()
+    inputs = [
+        each.name for each in given if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+    ]
+    axis = str(getattr(function, "axis", "score"))
+    return from_callable(function, f"{module}.{path}", axis, inputs)
+
+
+def _source_digest(function: Any) -> str:
+    """SHA-256 of the file the function stands in; '' where it stands in none, as in a notebook."""
+    try:
+        file = Path(inspect.getsourcefile(function) or "")
+    except TypeError:
+        return ""
+    return file_digest(file) if file.is_file() else ""
 
 
 def from_callable(

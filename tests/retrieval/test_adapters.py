@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
 import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from evalkit.errors import ParameterError, RetrievalError, SkippedQueryError
-from evalkit.retrieval import from_callable
+from evalkit.files import file_digest
+from evalkit.records import LabelledSet
+from evalkit.retrieval import from_callable, open_retrievers
 
 
 def test_the_functions_order_and_evidence_are_kept() -> None:
@@ -68,6 +73,63 @@ def test_a_name_of_ours_cannot_be_taken() -> None:
     """A table with two rows named semantic would mislead."""
     with pytest.raises(ParameterError, match="a name of its own"):
         from_callable(lambda question, k: [], "semantic")
+
+
+MODULE = """
+def search(question, k):
+    return [(f"{question}-{rank}", 1 / rank) for rank in range(1, k + 1)]
+search.axis = "mine"
+class Service:
+    @staticmethod
+    def ask(text):
+        return [(text, 1.0)]
+number = 7
+"""
+
+
+@pytest.fixture
+def my_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A module of the user's, and one that cannot be imported."""
+    (tmp_path / "my_search.py").write_text(MODULE, "utf-8")
+    (tmp_path / "my_broken.py").write_text("1 / 0", "utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path
+    sys.modules.pop("my_search", None)
+
+
+def test_a_mode_may_be_a_function_of_your_own(my_search: Path, store: Path) -> None:
+    """`module:function` beside our modes: its parameters are its inputs, its name fits a file.
+
+    Nothing is indexed and no embedder is opened for it.
+    """
+    modes = ["my_search:search", "keyword", "my_search:Service.ask"]
+    labelled = LabelledSet("none", "1", (), (), "document", 1)
+    mine, _, other = open_retrievers(modes, labelled, [], "none such", store)
+    assert (mine.mode, mine.axis) == ("my_search.search", "mine")
+    assert [hit.doc_id for hit in mine.search(["q"], 2)[0]] == ["q-1", "q-2"]
+    assert (other.mode, other.describe()["inputs"]) == ("my_search.Service.ask", ["text"])
+    assert not set(mine.mode) & set('<>:"/\\|?*')  # none that a file's name cannot have
+    assert mine.describe()["source_sha256"] == file_digest(my_search / "my_search.py")
+
+
+@pytest.mark.parametrize(
+    ("mode", "says"),
+    [
+        ("no_such_module:search", "importing 'no_such_module' failed .*No module named"),
+        ("my_broken:search", "importing 'my_broken' failed .*ZeroDivisionError"),
+        ("my_search:serch", "'my_search' has no function 'serch'"),
+        ("my_search:number", "'my_search' has no function 'number'"),
+        ("my_search:Service.gone.ask", "has no function 'Service.gone.ask'"),
+        ("my_search:", "or module:function"),
+    ],
+)
+def test_a_mode_that_names_no_function_is_one_sentence(
+    mode: str, says: str, my_search: Path, store: Path
+) -> None:
+    """The module, the function, and what to do."""
+    labelled = LabelledSet("none", "1", (), (), "document", 1)
+    with pytest.raises(ParameterError, match=says):
+        open_retrievers([mode], labelled, [], "none such", store)
 
 
 def test_a_langchain_retriever() -> None:
