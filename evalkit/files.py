@@ -48,6 +48,12 @@ def write_text(path: Path, text: str) -> None:
         scratch.write_text(text, encoding="utf-8", newline="\n")
 
 
+def write_bytes(path: Path, data: bytes) -> None:
+    """Writes bytes, whole or not at all."""
+    with replacing(path) as scratch:
+        scratch.write_bytes(data)
+
+
 def write_json(path: Path, value: Any) -> None:
     """Writes indented JSON in the order given; a NaN is an error, never the word NaN in a file."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")

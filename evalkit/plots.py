@@ -161,6 +161,34 @@ def differences(
     return ax
 
 
+def over_time(frame: pd.DataFrame, metric: str, reading: str, ax: Axes | None = None) -> Axes:
+    """Is it getting better? One metric at its deepest cutoff over executions, a line a mode.
+
+    The line breaks where an input changed; an execution without a value is a cross at the foot.
+    """
+    starts = list(dict.fromkeys(frame["started"]))
+    place = {start: number for number, start in enumerate(starts)}
+    ax = _axes(ax, "Executions in the order they began (UTC)", reading)
+    rows = frame[frame["metric"] == metric]
+    for number, mode in enumerate(dict.fromkeys(rows["mode"])):
+        line = rows[rows["mode"] == mode].groupby("started", sort=False).tail(1)
+        colour = _COLOURS[number % len(_COLOURS)]
+        for _, part in line.groupby((line["changed"] != "").cumsum()):
+            x = [place[start] for start in part["started"]]
+            ax.vlines(x, part["low"], part["high"], color=colour, alpha=0.4, linewidth=2)
+            ax.plot(x, part["mean"], color=colour, marker=_MARKERS[number % len(_MARKERS)])
+        ax.plot([], [], color=colour, marker=_MARKERS[number % len(_MARKERS)], label=mode)
+        for start in line.loc[line["changed"] != "", "started"]:
+            ax.axvline(place[start] - 0.5, color=_PALE, linestyle=":", linewidth=1)
+    gaps = [place[start] for start in frame.loc[frame["mean"].isna(), "started"]]
+    ax.plot(gaps, [0.01] * len(gaps), "x", color=RED, label="no value" if gaps else None)
+    ax.set_xticks(range(len(starts)), [start[:10] for start in starts], rotation=30, ha="right")
+    ax.set_ylim(0, 1.02)
+    ax.legend(frameon=False, loc="lower right")
+    _count(ax, f"n = {len(starts)} executions; bars: 95 % interval; dotted: an input changed")
+    return ax
+
+
 def _dots(frame: pd.DataFrame, rows: str, reading: str, ax: Axes | None) -> Axes:
     """A row for each value of the column `rows`, a dot with its interval for each mode."""
     names, modes = list(dict.fromkeys(frame[rows])), list(dict.fromkeys(frame["mode"]))

@@ -106,6 +106,18 @@ def figure(ax: Axes, alt: str, *, keep: Path | None = None) -> None:
 
     `keep` names a file that gets the same picture, for use outside the notebook.
     """
+    data = _png(ax)
+    if keep is not None:
+        files.write_bytes(keep, data)
+    _publish({"image/png": data, "text/plain": alt}, metadata={"image/png": {"alt": alt}})
+
+
+def save(ax: Axes, path: Path) -> None:
+    """Writes the figure of `ax` as a PNG file, without a notebook."""
+    files.write_bytes(path, _png(ax))
+
+
+def _png(ax: Axes) -> bytes:
     import matplotlib.pyplot as plt
 
     drawn = ax.get_figure(root=True)
@@ -115,12 +127,7 @@ def figure(ax: Axes, alt: str, *, keep: Path | None = None) -> None:
     # No Software entry: two machines with the same matplotlib write the same bytes.
     drawn.savefig(data, format="png", dpi=120, bbox_inches="tight", metadata={"Software": None})
     plt.close("all")
-    if keep is not None:
-        with files.replacing(keep) as scratch:
-            scratch.write_bytes(data.getvalue())
-    _publish(
-        {"image/png": data.getvalue(), "text/plain": alt}, metadata={"image/png": {"alt": alt}}
-    )
+    return data.getvalue()
 
 
 class Progress:

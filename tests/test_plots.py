@@ -60,6 +60,29 @@ DRAWN = {
 }
 
 
+def history():
+    """Three executions; an input changed before the third, and a fourth failed."""
+    rows = [
+        (f"2026-12-0{day}T00:00:00Z", "semantic", "nDCG", 0.5, 0.4, 0.6, "embedder" * (day == 3))
+        for day in (1, 2, 3)
+    ]
+    names = ["started", "mode", "metric", "mean", "low", "high", "changed"]
+    failed = ("2026-12-04T00:00:00Z", None, None, np.nan, np.nan, np.nan, "")
+    return pd.DataFrame([*rows, failed], columns=names)
+
+
+DRAWN["over_time"] = lambda: plots.over_time(history(), "nDCG", "$nDCG$")
+
+
+def test_a_changed_input_breaks_the_line():
+    """Two executions alike make one line, the changed one another; the failed one is a cross."""
+    ax = DRAWN["over_time"]()
+    lines = [len(line.get_xdata()) for line in ax.get_lines() if line.get_marker() == "o"]
+
+    assert sorted(lines) == [0, 1, 2]
+    assert [line.get_marker() for line in ax.get_lines()].count("x") == 1
+
+
 def public():
     return {
         name

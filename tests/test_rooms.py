@@ -25,7 +25,8 @@ ROOMS = {
     "plots": PLAIN,
     "show": PLAIN | {"datasets", "evaluation"},
     "workbook": PLAIN
-    | {"comparison", "datasets", "evaluation", "executions", "metrics", "retrieval", "reviews"},
+    | {"comparison", "datasets", "evaluation", "executions", "metrics", "plots", "retrieval"}
+    | {"reviews", "show"},
     "__main__": {"workbook"},
     "__init__": set(),
 }

@@ -92,7 +92,7 @@ def _split(
     """A retriever's settings without its embedder and without counts and checksums of content."""
     kept = {}
     for name, value in settings.items():
-        if name in ("embedder", "question_embedder"):
+        if name in ("embedder", "question_embedder") and embedders in ({}, value):
             embedders.update(value)
         elif name in ("vectors_sha256", "points", "eligible"):
             artifacts[name] = value

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -18,20 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from evalkit.errors import EvalkitError, ParameterError
-from evalkit.workbook import environment
+from evalkit.workbook import environment, typed
 
 _ROOT = Path(__file__).resolve().parents[2]
-# The make variables, and what the notebooks call them.
-_VARIABLES = {
-    "DATASET": "dataset",
-    "MODES": "modes",
-    "LABEL": "label",
-    "EMBEDDER": "embedder",
-    "K": "cutoffs",
-    "BASELINE": "baseline",
-    "CANDIDATE": "candidate",
-    "VARYING": "varying",
-}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -77,8 +65,8 @@ def run(options: argparse.Namespace) -> int:
 
     chosen = [notebook_named(name).name for name in options.notebook]
     notebooks = [each for each in WORKBOOK if not chosen or each.name in chosen]
-    given = _given(options)
-    label = given.get("label") or _label(str(given.get("dataset", "handbook")))
+    given = typed.given(options)
+    label = given.get("label") or typed.label(str(given.get("dataset", "handbook")))
     plan = driver.Plan(
         notebooks,
         given,
@@ -135,6 +123,13 @@ def list_executions(options: argparse.Namespace) -> int:
     from evalkit import executions
 
     print(executions.history_text(options.metric, options.dataset))
+    if options.figure:
+        from evalkit import plots, show
+
+        timeline = executions.timeline(options.dataset)
+        show.save(
+            plots.over_time(timeline, options.metric, f"Mean {options.metric}"), options.figure
+        )
     return 0
 
 
@@ -208,7 +203,7 @@ def gate(options: argparse.Namespace) -> int:
     try:
         given = {
             name: from_text([compare], name, text)
-            for name, text in _words(options.assignments).items()
+            for name, text in typed.words(options.assignments).items()
             if text
         }
     except ParameterError as problem:
@@ -231,41 +226,6 @@ def lab(options: argparse.Namespace) -> int:
     variables |= {"JUPYTERLAB_SETTINGS_DIR": str(settings)}
     command = [sys.executable, "-m", "jupyterlab", *options.arguments, str(_ROOT / "notebooks")]
     return subprocess.run(command, env=variables, cwd=_ROOT).returncode
-
-
-def _given(options: argparse.Namespace) -> dict[str, Any]:
-    """Parameters from the file, from options, from NAME=VALUE words; the last one wins."""
-    from evalkit.workbook.parameters import WORKBOOK, from_text, read_file
-
-    given = read_file(options.parameters) if options.parameters else {}
-    typed = {name: getattr(options, name) for name in ("dataset", "modes", "label", "embedder")}
-    typed["cutoffs"] = options.cutoffs
-    typed |= _words(options.assignments)
-    for name, text in typed.items():
-        if text not in (None, ""):
-            given[name] = from_text(WORKBOOK, name, text)
-    return given
-
-
-def _words(assignments: Sequence[str]) -> dict[str, str]:
-    """NAME=VALUE words as text by parameter name; make's variables have other names."""
-    typed = {}
-    for word in assignments:
-        name, equals, value = word.partition("=")
-        if not equals:
-            raise ParameterError(f"{word!r}: expected NAME=VALUE, as in DATASET=runbooks.")
-        typed[_VARIABLES.get(name, name)] = value
-    return typed
-
-
-def _label(dataset: str) -> str:
-    """A label made from a data set's name or path, as folder names allow.
-
-    >>> _label("/data/My Set v2/")
-    'my-set-v2'
-    """
-    last = Path(dataset).name.lower()
-    return re.sub(r"[^a-z0-9_-]+", "-", last).strip("-_")[:64] or "workbook"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -291,6 +251,7 @@ def _parser() -> argparse.ArgumentParser:
     added = verb("list", list_executions)
     added.add_argument("--metric", default="nDCG", help="the metric to show over time (nDCG)")
     added.add_argument("--dataset", default="", help="only executions on this set")
+    added.add_argument("--figure", type=Path, metavar="FILE", help="draw it as a PNG too")
     added = verb("clean", clean)
     added.add_argument("--keep", type=int, default=0, metavar="N", help="keep the newest N")
     added.add_argument("--yes", action="store_true", help="do not ask")
