@@ -182,7 +182,12 @@ def over_time(frame: pd.DataFrame, metric: str, reading: str, ax: Axes | None = 
             ax.axvline(place[start] - 0.5, color=_PALE, linestyle=":", linewidth=1)
     gaps = [place[start] for start in frame.loc[frame["mean"].isna(), "started"]]
     ax.plot(gaps, [0.01] * len(gaps), "x", color=RED, label="no value" if gaps else None)
-    ax.set_xticks(range(len(starts)), [start[:10] for start in starts], rotation=30, ha="right")
+    ax.set_xticks(
+        range(len(starts)),
+        [start[:16].replace("T", " ") for start in starts],
+        rotation=30,
+        ha="right",
+    )
     ax.set_ylim(0, 1.02)
     ax.legend(frameon=False, loc="lower right")
     _count(ax, f"n = {len(starts)} executions; bars: 95 % interval; dotted: an input changed")

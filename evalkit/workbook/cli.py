@@ -126,6 +126,8 @@ def list_executions(options: argparse.Namespace) -> int:
     if options.figure:
         from evalkit import plots, show
 
+        if not options.dataset:
+            raise ParameterError("--figure draws one set over time: name it with --dataset.")
         timeline = executions.timeline(options.dataset)
         show.save(
             plots.over_time(timeline, options.metric, f"Mean {options.metric}"), options.figure
