@@ -15,6 +15,7 @@ import pytest
 from evalkit.records import Chunk, Document, LabelledSet
 from evalkit.retrieval.chunking import SECTIONS, cut
 
+TEST_SET = "evalkit-test"  # what live tests leave on a server begins so, and is removed
 DOCUMENTS = (
     ("worker", "Worker", "runbook", "published", "## Drain {#drain}\nThe worker drains its queue."),
     ("retry", "Retry", "runbook", "published", "## Budget {#budget}\nRetries have a small budget."),
@@ -38,7 +39,7 @@ def labelled() -> LabelledSet:
         for name, title, kind, state, text in DOCUMENTS
     )
     return LabelledSet(
-        name="small",
+        name=TEST_SET,
         version="1",
         documents=documents,
         queries=(),
@@ -261,15 +262,43 @@ def as_qdrant(server: Scripted, monkeypatch: pytest.MonkeyPatch) -> Callable[...
     return start
 
 
-@pytest.fixture(params=["memory", "edge", "server"])
-def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
-    """Every engine behind the seam, one after the other."""
-    name = str(request.param)
-    if name == "memory":
-        monkeypatch.delenv("QDRANT_URL", raising=False)
-    elif name == "edge":
-        pytest.importorskip("qdrant_edge", reason="the extra qdrant-edge-py is not installed")
-        monkeypatch.setenv("QDRANT_URL", f"edge:{tmp_path / 'edge'}")
-    else:
-        request.getfixturevalue("as_qdrant")()
-    return name
+ENGINES = ("memory", "edge", "server", pytest.param("live", marks=pytest.mark.live))
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest, use_engine: Callable[[str], None]) -> str:
+    """Every engine behind the seam, one after the other; `live` is the caller's own server."""
+    use_engine(str(request.param))
+    return str(request.param)
+
+
+@pytest.fixture
+def use_engine(
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    live: Callable[[str], str],
+) -> Iterator[Callable[[str], None]]:
+    """Moves this test to an engine by name."""
+    used: list[str] = []
+
+    def use(name: str) -> None:
+        used.append(name)
+        if name == "memory":
+            monkeypatch.delenv("QDRANT_URL", raising=False)
+        elif name == "edge":
+            pytest.importorskip("qdrant_edge", reason="the extra qdrant-edge-py is not installed")
+            monkeypatch.setenv("QDRANT_URL", f"edge:{tmp_path / 'edge'}")
+        elif name == "server":
+            request.getfixturevalue("as_qdrant")()
+        else:
+            live("QDRANT_URL")
+
+    yield use
+    if "live" in used:
+        from evalkit.retrieval import server
+
+        client = server.connect(live("QDRANT_URL"))
+        for alias in client.get_aliases().aliases:
+            if alias.alias_name.startswith(TEST_SET):
+                client.delete_collection(alias.collection_name)

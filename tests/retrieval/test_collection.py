@@ -127,7 +127,7 @@ def test_a_missing_collection_names_those_that_exist(
     """The message lists what is there and says to index."""
     other = replace(labelled, name="other")
     with pytest.raises(
-        RetrievalError, match=r"no collection 'other-.*\(there: small-.*index notebook"
+        RetrievalError, match=r"no collection 'other-.*\(there: evalkit-test-.*index notebook"
     ):
         reopen(other, chunks, store)
 
@@ -137,7 +137,7 @@ def test_a_changed_corpus_is_refused(
 ) -> None:
     """One word of one document differs from what was indexed: nothing is searched."""
     edited = [replace(chunks[0], text=chunks[0].text + " Now."), *chunks[1:]]
-    with pytest.raises(RetrievalError, match="not the 5 of set 'small' as it is now"):
+    with pytest.raises(RetrievalError, match="not the 5 of set 'evalkit-test' as it is now"):
         reopen(labelled, edited, store)
     with pytest.raises(RetrievalError, match="not the 4"):
         reopen(labelled, chunks[1:], store)

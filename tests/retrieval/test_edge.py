@@ -25,25 +25,6 @@ def reopen(labelled: LabelledSet, chunks: list[Chunk], store: Path) -> Any:
     return open_retrievers(["semantic"], labelled, chunks, "deterministic", store)[0]
 
 
-def test_both_engines_agree(
-    at_edge: Path,
-    labelled: LabelledSet,
-    chunks: list[Chunk],
-    store: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Same vectors, same filter: the same identities and scores from both (congruence)."""
-    questions = ["worker queue", "retries budget", "factory"]
-    index(labelled, chunks, "deterministic", store)
-    edge = reopen(labelled, chunks, store).search(questions, 2)
-    monkeypatch.delenv("QDRANT_URL")
-    index(labelled, chunks, "deterministic", store)
-    memory = reopen(labelled, chunks, store).search(questions, 2)
-    for a, b in zip(edge, memory, strict=True):
-        assert a[0].doc_id == b[0].doc_id and a[0].payload == b[0].payload
-        assert [h.score for h in a] == pytest.approx([h.score for h in b], abs=1e-6)
-
-
 def test_a_second_index_switches_and_sweeps(
     at_edge: Path, labelled: LabelledSet, chunks: list[Chunk], store: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from evalkit.errors import EmbeddingError, EngineUnavailableError, RetrievalError
 from evalkit.records import Chunk, LabelledSet
 from evalkit.retrieval import index, ollama, open_embedder, open_retrievers
+from evalkit.retrieval.collection import same_direction
 from evalkit.retrieval.ollama import OllamaEmbedder
 
 MODEL = "embeddinggemma:300m"
@@ -164,7 +166,7 @@ def test_another_dimension_stops_before_the_first_question(
     )
     with pytest.raises(RetrievalError) as raised:
         open_retrievers(["semantic"], labelled, chunks, f"ollama:{MODEL}", store)
-    for part in (str(size), str(now), MODEL, "small-ollama-embeddinggemma-300m"):
+    for part in (str(size), str(now), MODEL, "evalkit-test-ollama-embeddinggemma-300m"):
         assert part in str(raised.value)
     assert len(server.paths("/api/embed")) <= given["expected"]["embed_requests_made_at_most"]
 
@@ -256,15 +258,16 @@ def test_another_fault_is_not_halved(server: Any) -> None:
 
 
 @pytest.mark.live
-def test_a_real_server_embeds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With LIVE_OLLAMA_HOST and LIVE_OLLAMA_MODEL set, a real model embeds two texts."""
-    import os
-
-    host, model = os.environ.get("LIVE_OLLAMA_HOST"), os.environ.get("LIVE_OLLAMA_MODEL")
-    if not host or not model:
-        pytest.skip("LIVE_OLLAMA_HOST and LIVE_OLLAMA_MODEL name no real server")
-    monkeypatch.setenv("OLLAMA_HOST", host)
-    assert len(OllamaEmbedder(model).embed(["one", "two"])) == 2
+def test_a_real_server_embeds(live: Callable[[str], str]) -> None:
+    """With OLLAMA_HOST set (and OLLAMA_MODEL): batches give what single texts give, near enough."""
+    live("OLLAMA_HOST")
+    embedder = OllamaEmbedder(os.environ.get("OLLAMA_MODEL", "embeddinggemma:300m"))
+    texts = ["The worker drains its queue.", "Retries have a small budget."]
+    both = embedder.embed(texts)
+    alone = [embedder.embed([text])[0] for text in texts]
+    assert embedder.spec.digest and both.shape == (2, embedder.dimension)
+    assert all(same_direction(a, b, 0.999) for a, b in zip(both, alone, strict=True))
+    assert not same_direction(both[0], both[1], 0.999)
 
 
 def test_the_cases_are_all_here(load_case: Case) -> None:

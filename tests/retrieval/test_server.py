@@ -27,26 +27,6 @@ def reopen(labelled: LabelledSet, chunks: list[Chunk], store: Path) -> Any:
     return open_retrievers(["semantic"], labelled, chunks, "deterministic", store)[0]
 
 
-def test_a_server_gives_what_the_engine_in_memory_gives(
-    as_qdrant: Start,
-    server: Any,
-    labelled: LabelledSet,
-    chunks: list[Chunk],
-    store: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The same chunks, vectors and filter over HTTP and in memory: identities and scores agree."""
-    as_qdrant()
-    index(labelled, chunks, "deterministic", store)
-    far = reopen(labelled, chunks, store).search(["worker queue", "retries"], 3)
-    monkeypatch.delenv("QDRANT_URL")
-    index(labelled, chunks, "deterministic", store)
-    near = reopen(labelled, chunks, store).search(["worker queue", "retries"], 3)
-    for a, b in zip(far, near, strict=True):
-        assert [hit.doc_id for hit in a] == [hit.doc_id for hit in b]
-        assert [hit.score for hit in a] == pytest.approx([hit.score for hit in b], abs=1e-6)
-
-
 def test_the_alias_moves_last_and_the_old_collection_goes(
     as_qdrant: Start, server: Any, labelled: LabelledSet, chunks: list[Chunk], store: Path
 ) -> None:
@@ -56,7 +36,7 @@ def test_the_alias_moves_last_and_the_old_collection_goes(
         index(labelled, chunks, "deterministic", store)
     (alias,) = memory.get_aliases().aliases
     (only,) = memory.get_collections().collections
-    assert only.name == alias.collection_name and alias.alias_name.startswith("small-")
+    assert only.name == alias.collection_name and alias.alias_name.startswith("evalkit-test-")
     (_, switch) = server.paths("/collections/aliases")
     assert [list(action) for action in switch["actions"]] == [["delete_alias"], ["create_alias"]]
     writes = [path for method, path, _ in server.asked if path.partition("?")[0].endswith("points")]
@@ -591,25 +571,6 @@ def test_what_an_existing_collection_lacks_is_said(as_qdrant: Start, store: Path
         open_existing(Existing("plain"), "deterministic", store)
     with pytest.raises(RetrievalError, match=r"404.*nothing"):
         open_existing(Existing("nothing"), "deterministic", store)
-
-
-@pytest.mark.live
-def test_a_real_server_agrees_with_the_engine_in_memory(
-    labelled: LabelledSet, chunks: list[Chunk], store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With LIVE_QDRANT_URL set, a real server ranks as the in-memory engine does."""
-    import os
-
-    url = os.environ.get("LIVE_QDRANT_URL")
-    if not url:
-        pytest.skip("LIVE_QDRANT_URL names no real server")
-    monkeypatch.setenv("QDRANT_URL", url)
-    index(labelled, chunks, "deterministic", store)
-    far = reopen(labelled, chunks, store).search(["worker queue"], 3)[0]
-    monkeypatch.delenv("QDRANT_URL")
-    index(labelled, chunks, "deterministic", store)
-    near = reopen(labelled, chunks, store).search(["worker queue"], 3)[0]
-    assert [hit.doc_id for hit in far] == [hit.doc_id for hit in near]
 
 
 def test_the_cases_are_all_here(load_case: Case) -> None:
