@@ -111,6 +111,9 @@ def hits_in_columns(run: Any, qrels: Qrels, policy: MetricPolicy, need_all: bool
     if (cell[1:] < cell[:-1]).any():
         sort = np.argsort(cell)
         cell, judgment = cell[sort], judgment[sort]
+    if (rows.query[1:] < rows.query[:-1]).any():
+        sort = _stable_order(qrels.query[judgment])
+        cell, judgment = cell[sort], judgment[sort]
     end = np.cumsum(rows.length)
     start = (end - rows.length)[np.searchsorted(end, cell, side="right")]
     returned = np.full(len(qrels.query_ids), -1)
@@ -281,7 +284,7 @@ def _by_score(rows: _Rows, row: Ints) -> Ints:
     end = np.cumsum(rows.length)
     group = np.searchsorted(end, row, side="right")
     cell = place_of(flat, rows.length, group, rows.score[row]) if rising else row.copy()
-    begin, close = tied_groups(flat, rows.length)
+    begin, close, _ = tied_groups(flat, rows.length)
     tie = np.searchsorted(begin, cell, side="right") - 1
     tied = np.flatnonzero(cell < np.append(close, 0)[tie])
     if tied.size:

@@ -126,24 +126,49 @@ class _Block:
     def hits(self, query: Ints, level: Levels, *, by_score: bool) -> tuple[Ints, Ints, Levels]:
         """Query, rank and level of the hits, given query and level of the wanted documents."""
         many, length = _MANY * query.size > self.length.sum(), self.length
-        if by_score and not many:
-            laid, length = self.look_up(query, level)
-        else:
-            laid = self.walk() if many else self.place()
         if not by_score:
+            laid = self.walk(self.rankings) if many else self.place()
             self.refuse_nan()
         elif many:
-            flat, rising = sorted_rows(self.scores(length), length, laid)
-            self.settle_ties(laid, flat, length, rising)
+            laid = self.walk_by_score()
+        else:
+            laid, length = self.look_up(query, level)
         at, end = np.flatnonzero(laid != self.nothing), np.cumsum(length)
         hit_query = np.repeat(np.arange(end.size), np.diff(np.searchsorted(at, end), prepend=0))
         return hit_query, at - (end - length)[hit_query], laid[at]
 
-    def walk(self) -> Levels:
-        """The level of each returned document, as returned."""
-        nothing, pairs = repeat(self.nothing), zip(self.judged, self.rankings, strict=True)
-        walked = [bytes(map(levels.get, ranking, nothing)) for levels, ranking in pairs]
+    def walk(self, documents: Sequence[Iterable[str]]) -> Levels:
+        """The level of each query's documents, in their order."""
+        nothing, pairs = repeat(self.nothing), zip(self.judged, documents, strict=True)
+        walked = [bytes(map(levels.get, ids, nothing)) for levels, ids in pairs]
         return np.frombuffer(bytearray(b"".join(walked)), np.uint8)
+
+    def walk_by_score(self) -> Levels:
+        """As `walk`, in the order of scores and, within ties, of ids."""
+        scores = self.scores(self.length)
+        flat, rising = sorted_rows(scores, self.length)
+        documents: list[Sequence[str] | Mapping[str, float]] = [*self.rankings]
+        begin, end, query = tied_groups(flat, self.length)
+        start = np.cumsum(self.length) - self.length
+        begin, end = begin - start[query], end - start[query]
+        docs, last = [""], -1
+        for i, a, b in np.column_stack((query, begin, end)).tolist():
+            if i != last:
+                docs, last = self.by_score(i, rising), i
+                documents[i] = docs
+            docs[a:b] = sorted(docs[a:b], reverse=True)
+        laid = self.walk(documents)
+        for i in rising.difference(query.tolist()):  # without ties the levels can be moved alone
+            row = slice(start[i], start[i] + self.length[i])
+            laid[row] = laid[row][np.argsort(-scores[row])]
+        return laid
+
+    def by_score(self, query: int, rising: Collection[int]) -> list[str]:
+        """A query's documents by score, tied ones in any order."""
+        ranking = self.rankings[query]
+        if query in rising:
+            return sorted(ranking, key=ranking.__getitem__, reverse=True)
+        return [*ranking]
 
     def place(self) -> Levels:
         """As `walk`, for few judgments: only they are looked for."""
@@ -194,23 +219,15 @@ class _Block:
     def settle_ties(
         self, laid: Levels, flat: Floats, length: Ints, rising: Collection[int]
     ) -> None:
-        """Order equal scores by id, descending, wherever a tie holds different levels."""
-        begin, end = tied_groups(flat, length)
-        if not begin.size:
-            return
-        within = np.column_stack((begin, end)).ravel()
-        within = within[within < laid.size]
-        mixed = np.maximum.reduceat(laid, within)[::2] > np.minimum.reduceat(laid, within)[::2]
-        begin, end, row_end = begin[mixed], end[mixed], np.cumsum(length)
-        row = np.searchsorted(row_end, begin, side="right")
-        start, cells, last = (row_end - length)[row], memoryview(laid), -1  # type: ignore[arg-type]
-        docs: list[str] = []
-        for query, first, a, b in np.column_stack((row, start, begin, end)).tolist():
-            ranking, levels = self.rankings[query], self.judged[query]
-            if query != last:
-                docs = [*ranking]
-                if query in rising:
-                    docs.sort(key=ranking.__getitem__, reverse=True)
-                last = query
-            tied = sorted(docs[a - first : b - first], reverse=True)
-            cells[a:b] = bytes(map(levels.get, tied, repeat(self.nothing)))
+        """Where a hit was laid at the head of a tie, lay out the tie by id, descending."""
+        begin, end, query = tied_groups(flat, length)
+        held = laid[begin] != self.nothing
+        begin, end, query = begin[held], end[held], query[held]
+        start = (np.cumsum(length) - length)[query]
+        cells: Any = memoryview(laid)  # type: ignore[arg-type]
+        docs, last, nothing = [""], -1, repeat(self.nothing)
+        places = np.column_stack((query, begin - start, end - start, begin, end))
+        for i, a, b, first, stop in places.tolist():
+            if i != last:
+                docs, last, level_of = self.by_score(i, rising), i, self.judged[i].get
+            cells[first:stop] = bytes(map(level_of, sorted(docs[a:b], reverse=True), nothing))

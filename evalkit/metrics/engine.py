@@ -76,14 +76,16 @@ class Scores:
 
     def means(self) -> dict[str, Average]:
         """Mean over queries of each metric, with how many it counts and how many are undefined."""
-        defined = ~np.isnan(self.values.T)
-        counts = np.count_nonzero(defined, axis=1)
-        totals = np.sum(self.values.T, axis=1, where=True if defined.all() else defined)
-        of_means = self.of_means or {}
-        return {
-            name: Average(of_means.get(name, total / n if n else math.nan), n, len(defined[0]) - n)
-            for name, total, n in zip(self.names, totals.tolist(), counts.tolist(), strict=True)
-        }
+        columns, n = self.values.T, len(self.query_ids)
+        means = {}
+        for name, column, total in zip(self.names, columns, columns.sum(1).tolist(), strict=True):
+            count = n
+            if math.isnan(total):
+                defined = column[~np.isnan(column)]
+                total, count = float(defined.sum()), defined.size
+            mean = (self.of_means or {}).get(name, total / count if count else math.nan)
+            means[name] = Average(mean, count, n - count)
+        return means
 
     def frame(self) -> pd.DataFrame:
         """Tidy values: `query_id, metric, cutoff, value`, a query's metrics together."""

@@ -13,7 +13,7 @@ the cutoffs answers all of them together, at a cost that hardly grows with their
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -27,10 +27,12 @@ from evalkit.metrics.policy import Cutoff, Metric, MetricPolicy
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
+_UNCUT: Final = 1 << 62  # a depth below all ranks
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hits:
-    """All that metrics need of a run: each query's hits together, in order of rank.
+    """All that metrics need of a run: its hits in order of query, then rank.
 
     A hit is (`query` number, `rank` from 0, `level`); `grades[level]` is its grade, level 0
     being grade 0, and `judged[query, level]` counts the judgments. `returned` counts the
@@ -49,50 +51,44 @@ class Hits:
 
 def values(hits: Hits, metrics: Sequence[Metric]) -> Floats:
     """One row a metric, one column a query; the definitions are those of `ranking`."""
-    table = np.empty((len(metrics), len(hits.returned)))
-    depths = [
-        Cutoff(1, of_relevant=True) if metric.measure == "Rprec" else metric.cutoff
-        for metric in metrics
-    ]
-    for of_relevant, rows in _grouped(range(len(metrics)), lambda i: depths[i].of_relevant):
-        numbers = {depths[i].number for i in rows}
-        at = _Depths(hits, numbers, of_relevant, metrics[0].policy.relevant_from)
-        for _, same in _grouped(rows, lambda i: _formula_key(metrics[i])):
-            every = _with_undefined(at, metrics[same[0]])
-            table[same] = every[[at.row[depths[i].number] for i in same]]
+    queries = len(hits.returned)
+    table = np.empty((len(metrics), queries))
+    kinds: dict[bool, dict[tuple[Any, ...], list[int]]] = {}
+    for i, metric in enumerate(metrics):
+        same_formula = (metric.measure, metric.beta, id(metric.policy))
+        kinds.setdefault(_cutoff(metric).of_relevant, {}).setdefault(same_formula, []).append(i)
+    for of_relevant, formulas in kinds.items():
+        edges = {_cutoff(metrics[i]).number or _UNCUT for rows in formulas.values() for i in rows}
+        at = _Depths(hits, sorted(edges), of_relevant, metrics[0].policy)
+        for rows in formulas.values():
+            chosen = [at.edges.index(_cutoff(metrics[i]).number or _UNCUT) for i in rows]
+            in_place = chosen == [*range(len(edges))] and rows[-1] - rows[0] == len(rows) - 1
+            every = table[rows[0] : rows[-1] + 1] if in_place else np.empty((len(edges), queries))
+            _fill(every, at, metrics[rows[0]])
+            if not in_place:
+                table[rows] = every[chosen]
     return table
 
 
-def _grouped(
-    rows: Iterable[int], key: Callable[[int], Hashable]
-) -> Iterable[tuple[Any, list[int]]]:
-    groups: dict[Hashable, list[int]] = {}
-    for i in rows:
-        groups.setdefault(key(i), []).append(i)
-    return groups.items()
+def _cutoff(metric: Metric) -> Cutoff:
+    return Cutoff(1, of_relevant=True) if metric.measure == "Rprec" else metric.cutoff
 
 
-def _formula_key(metric: Metric) -> Hashable:
-    return metric.measure, metric.beta, id(metric.policy)
-
-
-def _with_undefined(at: _Depths, metric: Metric) -> Floats:
+def _fill(every: Floats, at: _Depths, metric: Metric) -> None:
     """The formula at all cutoffs, and what the policy says where nothing is relevant."""
     if metric.measure not in _FORMULAS:
         raise MetricError(f"{metric} needs requirements: see metrics.requirement_values")
-    every = _FORMULAS[metric.measure](at, metric)
-    of_gain = metric.measure == "nDCG" and not at.of_relevant
-    nothing = at.hits.judged[:, 1:].sum(1) == 0 if of_gain else at.relevant == 0
+    _FORMULAS[metric.measure](at, metric, every)
+    by_gain = metric.measure == "nDCG" and not metric.cutoff.of_relevant
+    nothing = at.hits.judged[:, 1:].sum(1) == 0 if by_gain else at.relevant == 0
     if metric.measure == "Judged" or not nothing.any():
-        return every
+        return
     if metric.policy.no_relevant == "error":
-        query = at.hits.query_ids[int(np.argmax(nothing))]
         raise MetricError(
-            f"query {query!r}: no judged document is relevant; a question without an answer is "
-            "reported apart, never in a relevance mean"
+            f"query {at.hits.query_ids[int(np.argmax(nothing))]!r}: no judged document is "
+            "relevant; a question without an answer is reported apart, never in a relevance mean"
         )
     every[:, nothing] = 0.0 if metric.policy.no_relevant == "zero" else math.nan
-    return every
 
 
 class _Depths:
@@ -102,42 +98,55 @@ class _Depths:
     """
 
     def __init__(
-        self, hits: Hits, numbers: Collection[int], of_relevant: bool, relevant_from: int
+        self, hits: Hits, edges: list[int], of_relevant: bool, policy: MetricPolicy
     ) -> None:
         self.hits = hits
-        self.first_relevant = int(np.searchsorted(hits.grades, relevant_from))
+        self.first_relevant = int(np.searchsorted(hits.grades, policy.relevant_from))
         self.relevant = hits.judged[:, self.first_relevant :].sum(1)
-        self.of_relevant = of_relevant
         self.returned = np.maximum(hits.returned, 0)
-        edges = np.array(sorted(number or math.inf for number in numbers))
-        self.row = {0 if edge == math.inf else int(edge): i for i, edge in enumerate(edges)}
-        self.depth = edges[:, None] * self.relevant if of_relevant else edges[:, None]
-        step = hits.rank
-        if of_relevant:  # rank < m R exactly where rank // R < m
-            step = step // np.maximum(self.relevant, 1)[hits.query]
-        reached_by = np.searchsorted(edges, np.arange(step.max(initial=0) + 1), side="right")
-        self.cell = reached_by[step] * len(hits.returned) + hits.query
+        self.edges, self.of_relevant = edges, of_relevant
+        self.depth = np.array(edges)[:, None] * (self.relevant if of_relevant else 1)
+        self.cell = self.cells(hits.query, hits.rank)
 
-    def total(self, chosen: Any, weights: Floats | None = None) -> Floats:
-        """(cutoffs, queries): the weights of the chosen hits, added up down to each cutoff."""
-        shape = (len(self.depth) + 1, len(self.hits.returned))  # the last row: below all cutoffs
-        sums = np.bincount(self.cell[chosen], weights, shape[0] * shape[1]).reshape(shape)
-        running: Floats = sums[:-1].cumsum(0)
-        return running
+    def cells(self, query: Ints, rank: Ints) -> Ints:
+        """The (cutoff, query) cell of each hit: the first cutoff that reaches it."""
+        if self.of_relevant:  # rank < m R exactly where rank // R < m
+            rank = rank // np.maximum(self.relevant, 1)[query]
+        reached_by = np.searchsorted(self.edges, np.arange(rank.max(initial=0) + 1), side="right")
+        cell: Ints = reached_by[rank] * len(self.returned) + query
+        return cell
+
+    def total(self, cell: Ints, weights: Floats) -> Floats:
+        """(cutoffs, queries): the weights of hits, added up down to each cutoff."""
+        shape = (len(self.edges) + 1, len(self.returned))  # the last row: below all cutoffs
+        sums: Floats = np.bincount(cell, weights, shape[0] * shape[1]).reshape(shape)
+        for i in range(1, len(self.edges)):  # numpy's cumsum down the columns is ten times slower
+            sums[i] += sums[i - 1]
+        return sums[:-1]
+
+    def ideal(self, levels: Ints, gains: Floats) -> Floats:
+        """DCG of the best order of documents whose levels are counted: highest grades first."""
+        highest_first = levels[:, :0:-1]
+        query = np.repeat(np.arange(len(levels)), highest_first.sum(1))
+        level = np.repeat(np.tile(np.arange(gains.size)[:0:-1], len(levels)), highest_first.ravel())
+        starts = np.flatnonzero(np.diff(query, prepend=-1))
+        rank = np.arange(query.size) - np.repeat(starts, np.diff(starts, append=query.size))
+        return self.total(self.cells(query, rank), gains[level] / np.log2(rank + 2))
 
     def from_level(self, lowest: int) -> Any:
         """Indices of the hits of at least this level."""
         enough = self.hits.level >= lowest
         return slice(None) if enough.all() else np.flatnonzero(enough)
 
-    def looked_at(self, policy: MetricPolicy) -> Floats:
+    def looked_at(self, policy: MetricPolicy) -> Ints:
         """The ranks that precision divides by."""
-        uncut = np.isinf(self.depth)
+        uncut = self.depth == _UNCUT
         if policy.precision_denominator == "fixed_k" and not uncut.any():
             return self.depth
-        returned: Floats = np.minimum(self.depth, self.returned)
         counts = uncut | (policy.precision_denominator == "returned")
-        return np.where(counts, returned, self.depth)
+        returned = np.minimum(self.depth, self.returned)
+        looked_at: Ints = np.where(counts, returned, self.depth)
+        return looked_at
 
     @cached_property
     def relevant_hits(self) -> Any:
@@ -145,7 +154,8 @@ class _Depths:
 
     @cached_property
     def found(self) -> Floats:
-        return self.total(self.relevant_hits)
+        cell = self.cell[self.relevant_hits]
+        return self.total(cell, np.ones(cell.size))
 
     @cached_property
     def first_of_query(self) -> Ints:
@@ -153,80 +163,65 @@ class _Depths:
         query = self.hits.query[self.relevant_hits]
         return np.flatnonzero(np.diff(query, prepend=-1))
 
-    def ideal(self, levels: Ints, policy: MetricPolicy) -> Floats:
-        """DCG of the best order, without sorting: grades laid out from the highest down."""
-        most = int(levels[:, 1:].sum(1).max(initial=0))
-        discount = np.concatenate(([0.0], np.cumsum(1 / np.log2(np.arange(most) + 2))))
-        laid = np.zeros(len(levels), np.int64)
-        best, before = np.zeros(np.broadcast_shapes(self.depth.shape, laid.shape)), np.zeros(1)
-        for level in np.flatnonzero(levels[:, 1:].any(0))[::-1] + 1:
-            laid = laid + levels[:, level]
-            after = discount[np.minimum(self.depth, laid).astype(np.int64)]
-            best += _gains(self.hits, policy)[level] * (after - before)
-            before = after
-        return best
+
+# Formulas fill (cutoffs, queries). Denominators are at least 1: where one would be 0, so is what
+# is divided.
 
 
-def _gains(hits: Hits, policy: MetricPolicy) -> Floats:
-    gains: Floats = hits.grades.astype(np.float64)
-    return np.exp2(gains) - 1 if policy.gain == "exp2" else gains
+def _precision(at: _Depths, metric: Metric, out: Floats) -> None:
+    np.divide(at.found, np.maximum(at.looked_at(metric.policy), 1), out=out)
 
 
-# Counts divide by counts: where a denominator is 0 so is the numerator, hence maximum(..., 1).
+def _recall(at: _Depths, metric: Metric, out: Floats) -> None:
+    np.divide(at.found, np.maximum(at.relevant, 1), out=out)
 
 
-def _precision(at: _Depths, metric: Metric) -> Floats:
-    return at.found / np.maximum(at.looked_at(metric.policy), 1)
-
-
-def _recall(at: _Depths, metric: Metric) -> Floats:
-    share: Floats = at.found / np.maximum(at.relevant, 1)
-    return share
-
-
-def _f_beta(at: _Depths, metric: Metric) -> Floats:
+def _f_beta(at: _Depths, metric: Metric, out: Floats) -> None:
     """(1 + b^2) P R / (b^2 P + R), with P and R written out as counts."""
     square = metric.beta**2
-    denominator = at.looked_at(metric.policy) + square * at.relevant
-    share = (1 + square) * at.found / np.where(denominator > 0, denominator, 1)
-    return np.minimum(share, 1.0)
+    np.multiply(at.found, 1 + square, out=out)
+    out /= np.maximum(at.looked_at(metric.policy), 1) + square * at.relevant
+    np.minimum(out, 1.0, out=out)  # where a square is rounded
 
 
-def _success(at: _Depths, metric: Metric) -> Floats:
-    return (at.found > 0).astype(np.float64)
+def _success(at: _Depths, metric: Metric, out: Floats) -> None:
+    np.minimum(at.found, 1.0, out=out)
 
 
-def _reciprocal_rank(at: _Depths, metric: Metric) -> Floats:
+def _reciprocal_rank(at: _Depths, metric: Metric, out: Floats) -> None:
     first = np.full(len(at.returned), math.inf)
-    ranks, query = at.hits.rank[at.relevant_hits], at.hits.query[at.relevant_hits]
-    first[query[at.first_of_query]] = ranks[at.first_of_query] + 1
-    depth = math.inf if metric.policy.rr_cutoff == "none" else at.depth
-    return np.where(first <= depth, 1 / first, np.zeros_like(at.depth))
+    rank, query = at.hits.rank[at.relevant_hits], at.hits.query[at.relevant_hits]
+    first[query[at.first_of_query]] = rank[at.first_of_query] + 1
+    out[:] = 1 / first
+    if metric.policy.rr_cutoff == "k":
+        out[first > at.depth] = 0.0
 
 
-def _average_precision(at: _Depths, metric: Metric) -> Floats:
+def _average_precision(at: _Depths, metric: Metric, out: Floats) -> None:
     rank = at.hits.rank[at.relevant_hits]
     many = np.diff(at.first_of_query, append=rank.size)
     nth = np.arange(1, rank.size + 1) - np.repeat(at.first_of_query, many)
-    most: Floats = np.maximum(at.relevant, 1.0)
+    most: Ints = np.maximum(at.relevant, 1)
     if metric.policy.ap_denominator == "min_k_relevant":
         most = np.clip(at.depth, 1, most)
-    return at.total(at.relevant_hits, nth / (rank + 1)) / most
+    np.divide(at.total(at.cell[at.relevant_hits], nth / (rank + 1)), most, out=out)
 
 
-def _ndcg(at: _Depths, metric: Metric) -> Floats:
+def _ndcg(at: _Depths, metric: Metric, out: Floats) -> None:
     hits, gaining = at.hits, at.from_level(1)
-    gain = _gains(hits, metric.policy)[hits.level[gaining]]
-    dcg = at.total(gaining, gain / np.log2(hits.rank[gaining] + 2))
-    levels = hits.judged
+    gains: Floats = hits.grades.astype(np.float64)
+    if metric.policy.gain == "exp2":
+        gains = np.exp2(gains) - 1
+    level, levels = hits.level[gaining], hits.judged
+    dcg = at.total(at.cell[gaining], gains[level] / np.log2(hits.rank[gaining] + 2))
     if metric.policy.ideal == "retrieved":
-        cell = hits.query[gaining] * len(hits.grades) + hits.level[gaining]
+        cell = hits.query[gaining] * len(gains) + level
         levels = np.bincount(cell, minlength=levels.size).reshape(levels.shape)
-    # an ideal is 0 or at least 1; rounding of the two sums must not lift a value above 1
-    return np.minimum(dcg / np.maximum(at.ideal(levels, metric.policy), 1), 1.0)
+    np.divide(dcg, np.maximum(at.ideal(levels, gains), 1.0), out=out)  # an ideal is 0 or above 1
+    np.minimum(out, 1.0, out=out)  # where the two sums are rounded apart
 
 
-def _bpref(at: _Depths, metric: Metric) -> Floats:
+def _bpref(at: _Depths, metric: Metric, out: Floats) -> None:
     """Each relevant hit counts 1 - min(n, R) / min(N, R), n judged not relevant above it."""
     hits, chosen = at.hits, at.relevant_hits
     not_relevant = hits.judged[:, : at.first_relevant].sum(1)
@@ -237,19 +232,18 @@ def _bpref(at: _Depths, metric: Metric) -> Floats:
     query = hits.query[chosen]
     bound = np.minimum(not_relevant, at.relevant)[query]
     share = 1 - np.minimum((above - before)[chosen], bound) / np.maximum(bound, 1)
-    result: Floats = np.bincount(query, share, at.relevant.size) / np.maximum(at.relevant, 1)
+    out[:] = np.bincount(query, share, at.relevant.size) / np.maximum(at.relevant, 1)
     if metric.policy.no_relevant != "zero":
-        result[not_relevant == 0] = math.nan
-    return np.repeat(result[None], len(at.depth), axis=0)
+        out[:, not_relevant == 0] = math.nan
 
 
-def _judged(at: _Depths, metric: Metric) -> Floats:
+def _judged(at: _Depths, metric: Metric, out: Floats) -> None:
     looked_at = np.minimum(at.depth, at.returned)
-    share = at.total(slice(None)) / np.maximum(looked_at, 1)
-    return np.where(looked_at > 0, share, math.nan)
+    np.divide(at.total(at.cell, np.ones(at.cell.size)), np.maximum(looked_at, 1), out=out)
+    out[looked_at == 0] = math.nan
 
 
-_FORMULAS: Final[Mapping[str, Callable[[_Depths, Metric], Floats]]] = {
+_FORMULAS: Final[Mapping[str, Callable[[_Depths, Metric, Floats], None]]] = {
     "Precision": _precision,
     "Recall": _recall,
     "Rprec": _recall,

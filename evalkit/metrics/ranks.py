@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evalkit.metrics.hits import Floats, Ints
 
@@ -28,12 +27,8 @@ def blocks(length: Ints, size: int) -> Iterator[tuple[int, int, slice]]:
             yield a, b, slice(int(end[a] - length[a]), int(end[b - 1]))
 
 
-def sorted_rows(
-    flat: Floats, length: Ints, laid: NDArray[np.uint8] | None = None
-) -> tuple[Floats, set[int]]:
+def sorted_rows(flat: Floats, length: Ints) -> tuple[Floats, set[int]]:
     """The scores with each row sorted downwards, and the numbers of the rows that were not.
-
-    What is `laid` beside the scores is moved with them, in place.
 
     >>> scores, rising = sorted_rows(np.array([3.0, 1.0, 2.0, 9.0]), np.array([3, 1]))
     >>> scores.tolist(), rising
@@ -46,12 +41,8 @@ def sorted_rows(
     flat = flat.copy() if rising.size else flat
     for a, b in zip((end - length)[rising].tolist(), end[rising].tolist(), strict=True):
         row = flat[a:b]
-        if laid is None:
-            row.sort()
-            row[:] = row[::-1]
-        else:
-            order = np.argsort(-row, kind="stable")
-            row[:], laid[a:b] = row[order], laid[a:b][order]
+        row.sort()
+        row[:] = row[::-1]
     return flat, set(rising.tolist())
 
 
@@ -74,18 +65,19 @@ def place_of(flat: Floats, length: Ints, row: Ints, score: Floats) -> Ints:
     return low
 
 
-def tied_groups(flat: Floats, length: Ints) -> tuple[Ints, Ints]:
-    """Begin and end, in sorted rows, of each group of two or more equal scores.
+def tied_groups(flat: Floats, length: Ints) -> tuple[Ints, Ints, Ints]:
+    """Begin, end and row of each group of two or more equal scores, in sorted rows.
 
     >>> tied_groups(np.array([3.0, 2.0, 2.0, 2.0, 1.0]), np.array([3, 2]))
-    (array([1]), array([3]))
+    (array([1]), array([3]), array([0]))
     """
+    row_end = np.cumsum(length)
     equal = flat[1:] == flat[:-1]
-    equal[_row_ends(np.cumsum(length), flat)] = False
+    equal[_row_ends(row_end, flat)] = False
     pairs = np.flatnonzero(equal)
-    opens = np.diff(pairs, prepend=-2) > 1
-    closes = np.diff(pairs, append=flat.size + 2) > 1
-    return pairs[opens], pairs[closes] + 2
+    begin = pairs[np.diff(pairs, prepend=-2) > 1]
+    end = pairs[np.diff(pairs, append=flat.size + 2) > 1] + 2
+    return begin, end, np.searchsorted(row_end, begin, side="right")
 
 
 def _row_ends(end: Ints, flat: Floats) -> Ints:

@@ -36,7 +36,7 @@ class Ratio:
 
 
 def interleaved(calls: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, Times]:
-    """Time every call in every round; round 0 only warms up, except for slow calls."""
+    """Time every call in every round; round 0 only warms up (imports, JIT compilers, caches)."""
     wall: dict[str, dict[int, float]] = {name: {} for name in calls}
     cpu: dict[str, dict[int, float]] = {name: {} for name in calls}
     slow: set[str] = set()
@@ -50,9 +50,9 @@ def interleaved(calls: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str
             wall[name][turn] = time.perf_counter() - started
             cpu[name][turn] = _cpu() - before
             del result
-            if wall[name][turn] > SLOW_S:
+            if turn and wall[name][turn] > SLOW_S:
                 slow.add(name)
-    for name in set(calls) - slow:
+    for name in calls:
         del wall[name][0], cpu[name][0]
     return {name: Times(wall[name], cpu[name]) for name in calls}
 
