@@ -10,6 +10,7 @@ from __future__ import annotations
 import html
 import io
 import re
+import time
 from collections.abc import Iterable, Mapping
 from numbers import Real
 from pathlib import Path
@@ -134,12 +135,16 @@ class Progress:
     """One line updated in place: live in JupyterLab, a single tidy line in executed notebooks."""
 
     def __init__(self, doing: str) -> None:
-        self._doing = doing
+        self._doing, self._began = doing, time.monotonic()
         self._handle = _publish({"text/plain": f"{doing} ..."}, display_id=True)
 
     def __call__(self, done: int, total: int) -> None:
-        """Shows how far the work is."""
-        self._handle.update({"text/plain": f"{self._doing}: {done:,} of {total:,}"}, raw=True)
+        """Shows how far the work is, and until it is done how long the rest may take."""
+        left = (time.monotonic() - self._began) / max(done, 1) * (total - done)
+        about = f", about {left:.0f} s left" if done < total else ""
+        self._handle.update(
+            {"text/plain": f"{self._doing}: {done:,} of {total:,}{about}"}, raw=True
+        )
 
 
 def hits(evidence: pd.DataFrame, caption: str) -> None:

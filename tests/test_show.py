@@ -141,3 +141,20 @@ def test_only_show_hands_markup_to_a_notebook():
 
     assert [each for each in found if each[1] in banned] == []
     assert not [name for name, text in sources() if re.search(r"\.style\b|%%html", text)]
+
+
+def test_progress_ends_as_one_line_without_a_time(monkeypatch):
+    """On the way it says how long the rest may take; at the end only how much was done."""
+    shown = []
+
+    class Handle:
+        def update(self, bundle, **options):
+            shown.append(bundle["text/plain"])
+
+    monkeypatch.setattr(show, "_publish", lambda bundle, **options: Handle())
+    progress = show.Progress("Embedding")
+    progress(1, 4)
+    progress(4, 4)
+
+    assert re.fullmatch(r"Embedding: 1 of 4, about \d+ s left", shown[0])
+    assert shown[1] == "Embedding: 4 of 4"

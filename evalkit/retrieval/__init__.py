@@ -104,6 +104,8 @@ def index(
     model = open_embedder(embedder, cache=store / "cache", threads=threads)
     prompts = [document_prompt(chunk, model.spec.profile) for chunk in chunks]
     vectors, failed = model.documents(chunks, progress)
+    if progress:
+        progress(len(chunks), len(chunks))  # those that came from the cache are done as well
     embedded = time.perf_counter()
     if not chunks or len(failed) > allowed_failures * len(chunks):
         listed = "; ".join(f"{chunks[i].doc_id}: {failed[i]}" for i in sorted(failed)[:5])
