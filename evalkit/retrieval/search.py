@@ -187,6 +187,8 @@ class HybridRetriever:
 def fused(rankings: Sequence[Sequence[Hit]], weights: Sequence[float]) -> list[Hit]:
     """One ranking from several, by reciprocal rank with constant 60, scaled so that 1 is perfect.
 
+    Text and payload are those of the ranking that has the document higher: of its best chunk.
+
     >>> a, b = Hit("a", 9.0, 1), Hit("b", 8.0, 2)
     >>> [(h.doc_id, round(h.score, 4)) for h in fused([[a, b], [a]], [1, 1])]
     [('a', 1.0), ('b', 0.4919)]
@@ -198,7 +200,8 @@ def fused(rankings: Sequence[Sequence[Hit]], weights: Sequence[float]) -> list[H
         for hit in ranking if weight else ():
             gain = scale * weight / (RRF_CONSTANT + hit.rank)
             scores[hit.doc_id] = scores.get(hit.doc_id, 0.0) + gain
-            evidence[hit.doc_id] = hit
+            if hit.rank <= evidence.get(hit.doc_id, hit).rank:
+                evidence[hit.doc_id] = hit
     order = sorted(scores, key=lambda doc_id: (-scores[doc_id], doc_id))
     return [
         Hit(doc_id, scores[doc_id], rank, evidence[doc_id].text, evidence[doc_id].payload)

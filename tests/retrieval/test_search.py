@@ -149,6 +149,14 @@ def test_fusion_is_by_hand() -> None:
     assert weighted[0].doc_id == "a"
 
 
+def test_the_evidence_is_of_the_ranking_that_has_it_higher() -> None:
+    """A note found by a word in one chunk is not shown with the chunk another leg liked (C14)."""
+    words = [Hit("a", 9, 1, "the late fact"), Hit("b", 8, 2, "by words")]
+    vectors = [Hit("c", 0.9, 1), Hit("b", 0.8, 2, "by vector"), Hit("a", 0.7, 3, "an early part")]
+    texts = {hit.doc_id: hit.text for hit in fused([words, vectors], [1, 1])}
+    assert texts == {"a": "the late fact", "b": "by vector", "c": ""}
+
+
 def test_fused_ties_go_by_doc_id() -> None:
     """Two chunks with swapped ranks score alike; the smaller id is first (by definition)."""
     hits = fused([[Hit("b", 2, 1), Hit("a", 1, 2)], [Hit("a", 2, 1), Hit("b", 1, 2)]], [1, 1])
