@@ -83,6 +83,8 @@ def take(array: Texts, rows: Ints) -> Texts:
 
 def equal(one: Texts, rows: Ints, other: Texts, other_rows: Ints) -> NDArray[np.bool_]:
     """Whether the texts are the same, pair by pair."""
+    if not len(rows):
+        return np.zeros(0, np.bool_)
     left, right = take(one, rows), take(other, other_rows)
     return _bits(pc.equal(left, right.cast(left.type)), 1)
 
