@@ -157,7 +157,7 @@ def hits(evidence: pd.DataFrame, caption: str) -> None:
 def misses(found: Iterable[Miss]) -> None:
     """Displays questions read closely: what came back beside the ideal order, what was missing."""
     for miss in found:
-        text = f"{miss.query_id}: {miss.text} (nDCG {miss.value:.3f})"
+        text = f"{miss.query_id}: {miss.text} ({miss.metric} {miss.value:.3f})"
         returned = miss.returned.assign(doc_id=short(miss.returned["doc_id"]))
         table(returned, f"{text}. Returned, and the ideal order beside it")
         if len(miss.missing):

@@ -98,7 +98,35 @@ def choose(asked: Answering, rule: str, value: float, delta: float) -> operating
         raise ParameterError(f"rule {rule!r}: choose one of {known}.")
     chosen: Any = rule
     stated = operating.Rule(chosen, float("nan") if rule == "equal error" else value, delta)
-    return operating.choose(acceptance.sweep(asked.development), stated)
+    return _none_without_both(asked.development, stated) or operating.choose(sweep(asked), stated)
+
+
+def _none_without_both(
+    questions: scored.ScoredQuestions, rule: operating.Rule
+) -> operating.Operating | None:
+    """No threshold, with the reason, where the set has answerable or unsupported questions only."""
+    answerable = int(questions.frame["answerable"].sum())
+    unsupported = len(questions.frame) - answerable
+    if answerable and unsupported:
+        return None
+    missing = "unsupported" if answerable else "answerable"
+    nothing = float("nan")
+    area = f"AUC of {questions.axis}"
+    return operating.Operating(
+        axis=questions.axis,
+        scale=questions.scale,
+        rule=rule,
+        verdict="TOO FEW QUESTIONS",
+        reason=f"the set has no {missing} question, and a threshold parts the two kinds",
+        threshold=None,
+        between=None,
+        separation=uncertainty.Estimate(area, 0, nothing, nothing, nothing, 0.95, "undefined"),
+        chosen_on=questions.label,
+        answerable=answerable,
+        unsupported=unsupported,
+        false_acceptance=nothing,
+        false_abstention=nothing,
+    )
 
 
 def sweep(asked: Answering) -> acceptance.Sweep:
@@ -172,6 +200,9 @@ def promise(asked: Answering, alpha: float, delta: float) -> calibration.Guarant
 
     The test pays for its own choice of threshold, so no question need be held back from it.
     """
+    none = _none_without_both(asked.everything, operating.Rule("guarantee", alpha, delta))
+    if none:
+        return calibration.Guarantee(alpha, delta, none.unsupported, -1, None, None, None, none)
     return calibration.guarantee(acceptance.sweep(asked.everything), alpha, delta)
 
 
@@ -183,8 +214,10 @@ def promise_sentences(found: calibration.Guarantee) -> list[str]:
             f"About {found.needed:,} unsupported questions would be needed; {found.unsupported} "
             "are there."
         )
-    elif found.operating.threshold is None:
+    elif found.operating.threshold is None and found.unsupported:
         said.append("No number of questions would give it with these scores.")
+    elif found.operating.threshold is None:
+        said.append("Add near misses that the corpus does not answer to learn whether it can tell.")
     else:
         said.append(
             f"It would turn away {found.operating.false_abstention:.0%} of answerable ones."

@@ -10,6 +10,8 @@ from evalkit.comparison.comparing import Comparison, Side
 from evalkit.comparison.rules import Rule
 from evalkit.errors import ParameterError
 from evalkit.executions import Execution, current, find
+from evalkit.metrics import MetricPolicy, parse_metric
+from evalkit.metrics.policy import EVIDENCE_MEASURES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,7 +41,7 @@ def sides(parameters: Any) -> tuple[Side, Side, Rule]:
     if not shared:
         raise ParameterError(f"{pair[0].name} and {pair[1].name} asked no common depth.")
     rule = Rule(
-        metric=parameters.metric,
+        metric=_label(parameters.metric, pair[1]),
         cutoff=str(parameters.cutoff or max(shared)),
         smallest=parameters.smallest,
         alpha=parameters.alpha,
@@ -48,6 +50,14 @@ def sides(parameters: Any) -> tuple[Side, Side, Rule]:
         seed=parameters.seed,
     )
     return (*pair, rule)
+
+
+def _label(metric: str, side: Side) -> str:
+    """The metric's name under the policy the side was scored with (nDCG may be nDCG_lin)."""
+    if metric in EVIDENCE_MEASURES:
+        return metric
+    policy = MetricPolicy(**side.inputs()["scoring"]["policy"])
+    return parse_metric(metric, policy).label
 
 
 def inputs_that_differ(comparison: Comparison) -> pd.DataFrame:

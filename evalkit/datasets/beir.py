@@ -30,6 +30,7 @@ def read_beir(folder: Path, split: str = "test") -> LabelledSet:
 
     A query is of the split if the split judges it, or if its metadata calls it unanswerable and
     names no other split. Answerable is what the metadata say, else whether a grade is positive.
+    The language is what the queries' metadata say, and English, as in BEIR, where they say none.
     """
     qrels_path = _file(folder / "qrels", f"{split}.tsv")
     documents = _read_corpus(_file(folder, "corpus.jsonl"))
@@ -37,7 +38,7 @@ def read_beir(folder: Path, split: str = "test") -> LabelledSet:
     qrels = read_qrels(qrels_path, known)
     others = {path.name.split(".")[0] for path in (folder / "qrels").glob("*.tsv*")} - {split}
     queries: dict[str, Query] = {}
-    left_out = set[str]()
+    left_out, languages = set[str](), set[str]()
     for line, values in read_jsonl(path := _file(folder, "queries.jsonl")):
         row = Row(values, path, line)
         key, data = row.id("_id"), row.get("metadata", dict, {})
@@ -45,11 +46,14 @@ def read_beir(folder: Path, split: str = "test") -> LabelledSet:
         query = read_query(row, key, Row(data, path, line), qrels.get(key, {}))
         if key in qrels or (data.get("answerable") is False and data.get("split") not in others):
             queries[key] = query
+            languages.add(Row(data, path, line).get("language", str, "en"))
         else:
             left_out.add(key)
     if lost := [key for key in qrels if key not in queries]:
         raise DataError(f"judges {lost[0]!r}, which is not in queries.jsonl", path=str(qrels_path))
-    return judged_whole(folder.resolve().name, "beir", documents, queries.values())
+    language = ", ".join(sorted(languages))
+    name = folder.resolve().name
+    return judged_whole(name, "beir", documents, queries.values(), language=language)
 
 
 def read_qrels(path: Path, known: set[str] | None = None) -> dict[str, dict[str, int]]:
@@ -93,6 +97,8 @@ def write_beir(labelled: LabelledSet, folder: Path, split: str = "test") -> None
     for query in labelled.queries:
         row = query_row(query)
         metadata = {name: row[name] for name in OWN}
+        if labelled.language:
+            metadata["language"] = labelled.language
         queries.append({"_id": query.query_id, "text": query.text, "metadata": metadata})
     lines = ["\t".join(HEADER)]
     for query in labelled.queries:

@@ -76,6 +76,7 @@ class Miss:
 
     query_id: str
     text: str
+    metric: str
     value: float
     returned: pd.DataFrame
     missing: pd.DataFrame
@@ -110,6 +111,7 @@ def worst(
         yield Miss(
             query_id=query_id,
             text=query.text,
+            metric=f"{metric}@{deepest}",
             value=float(value),
             returned=returned,
             missing=_missing(set(evidence["doc_id"]), query.grades, chunks, labelled),

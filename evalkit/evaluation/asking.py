@@ -42,6 +42,11 @@ class Plan:
         """A plan from a notebook's parameters; `policy` is the name of a preset."""
         return cls(tuple(cutoffs), tuple(names), metrics.preset(policy), deadline_s)
 
+    @property
+    def main(self) -> str:
+        """The last metric named, as the policy labels it (nDCG_lin): the one looked at closely."""
+        return metrics.parse_metric(self.metrics[-1], self.policy).label
+
     def __post_init__(self) -> None:
         if not self.cutoffs or min(self.cutoffs) < 1 or len(set(self.cutoffs)) < len(self.cutoffs):
             raise ParameterError(
