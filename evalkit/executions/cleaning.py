@@ -14,7 +14,7 @@ from evalkit.executions.store import Execution, history
 REFERENCE = "reference"
 # Names of what the workbook writes into an execution; a file with any other name is a person's.
 _OURS = re.compile(
-    r"manifest\.json|summary\.json|operating-point\.json|review\.json|comparison\.json"
+    r"manifest\.json|summary\.(json|md)|operating-point\.json|review\.json|comparison\.json"
     r"|comparison\.md|gate\.(md|xml|json)|index\.html|means\.png|\.(manifest|run)\.lock"
     r"|(run|evidence)-[^/]+\.(parquet|trec)|(results|outcomes|ceilings)\.parquet"
     r"|0[1-5]_[a-z_]+(\.failed)?\.(ipynb|html)|findings-template\.csv|\..*\.partial\.[a-z]+"

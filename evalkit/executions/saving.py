@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from evalkit import files
 from evalkit.datasets import trec
 from evalkit.errors import DataError
 from evalkit.evaluation import Evaluation, Plan, counts, ideal, means, status
+from evalkit.executions.markdown import summary_text
 from evalkit.executions.store import Execution
 from evalkit.records import LabelledSet
 
@@ -38,6 +40,8 @@ def save(
     execution.write_frame("outcomes", outcomes)
     execution.write_frame("ceilings", ceilings)
     summary = summarise(labelled, evaluations, ceilings, plan)
+    page = summary_text(execution.manifest, labelled, summary)
+    files.write_text(execution.folder / "summary.md", page)
     execution.write_json("summary", summary)
     return summary
 

@@ -7,9 +7,11 @@
         results.parquet        mode, query_id, metric, cutoff, value
         outcomes.parquet       mode, query_id, status, reason, top_score, ...
         summary.json           the means a reader may quote, with counts and ceilings
+        summary.md             the same as tables, with the start of the execution
         *.ipynb, *.html        executed notebooks and their pages
 
-Times live in the manifest only, so that everything else repeats bit for bit.
+Times live in the manifest only, of which summary.md copies the start, so that everything else
+repeats bit for bit.
 """
 
 from __future__ import annotations
