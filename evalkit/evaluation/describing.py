@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from evalkit import metrics
+from evalkit import metrics, retrieval
 from evalkit.evaluation.asking import Plan
 from evalkit.evaluation.evaluating import Evaluation
 from evalkit.evaluation.values import EVIDENCE_METRICS, judged
@@ -173,3 +173,28 @@ def _ranges(
     value = metrics.value(metric, ids, grades)
     ties = metrics.tie_range(metric, ranking, grades)
     return (value, *ties, *metrics.unjudged_range(metric, ids, grades, labelled.highest_grade))
+
+
+def options(parameters: Any) -> retrieval.Options:
+    """Search settings from the parameters of 02_evaluate."""
+    return retrieval.Options(
+        threads=parameters.threads,
+        depth=max(parameters.cutoffs),
+        min_score=parameters.min_score,
+        collection=parameters.collection,
+        fields=parameters.fields,
+    )
+
+
+def engines(retrievers: Sequence[retrieval.Retriever]) -> dict[str, Any]:
+    """Each mode's settings in words: for a collection made elsewhere, what its preflight found."""
+    shown = {}
+    for each in retrievers:
+        settings = {name: value for name, value in each.describe().items() if name not in _LONG}
+        flat = [f"{name.replace('_', ' ')} {value}" for name, value in settings.items()]
+        shown[each.mode] = "; ".join(part for part in flat if not part.startswith("mode "))
+    return shown
+
+
+# Settings that name no choice a reader would weigh: they stand in the manifest.
+_LONG = ("embedder", "question_embedder", "keyword", "semantic", "payload_fields", "vectors_sha256")

@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -71,6 +71,8 @@ class Options:
     `min_score` is for semantic and `min_fused` for hybrid, each on its own axis: only hits that
     score above it come back, and 0 is no threshold. Keyword has none: its scores have no scale.
     `fusion` of hybrid: `rrf60`, or `qdrant` for what the engine itself makes of both rankings.
+    `collection` names one on QDRANT_URL that was made elsewhere; it is read and never written, and
+    `fields` says where its payload keeps identity, text and title, and which vector to search.
     """
 
     threads: int = 0
@@ -80,6 +82,8 @@ class Options:
     min_score: float = 0.0
     min_fused: float = 0.0
     fusion: str = "rrf60"
+    collection: str = ""
+    fields: Mapping[str, str] = field(default_factory=dict)
 
 
 MODES = ("keyword", "semantic", "hybrid")
@@ -151,9 +155,12 @@ def open_retrievers(
     if {"keyword", "hybrid"} & set(modes):
         opened["keyword"] = keyword = _keyword(labelled, chunks)
     if {"semantic", "hybrid"} & set(modes):
-        model = open_embedder(embedder, cache=store / "cache", threads=options.threads)
         words = keyword.sparse() if "hybrid" in modes and options.fusion == "qdrant" else {}
-        semantic = open_semantic(labelled, chunks, model, store, options, words)
+        if options.collection:
+            semantic, _ = open_existing(_existing(labelled, options), embedder, store, options)
+        else:
+            model = open_embedder(embedder, cache=store / "cache", threads=options.threads)
+            semantic = open_semantic(labelled, chunks, model, store, options, words)
         opened["semantic"] = semantic
     if "hybrid" in modes:
         leg = copy(semantic)  # the same vectors and collection, asked without a threshold
@@ -167,6 +174,25 @@ def open_retrievers(
             fusion=options.fusion,
         )
     return [opened[mode] for mode in modes]
+
+
+def _existing(labelled: LabelledSet, options: Options) -> Existing:
+    given = dict(options.fields)
+    vector_name = given.pop("vector", "")
+    unknown = sorted(set(given) - {"identity", "text", "title"})
+    if unknown:
+        raise ParameterError(
+            f"fields {', '.join(unknown)}: give the payload fields that hold identity, text and "
+            "title, and under vector the name of the vector to search"
+        )
+    must = dict(labelled.eligibility)
+    default = Fields()
+    fields = Fields(
+        given.get("identity", default.identity),
+        given.get("text", default.text),
+        given.get("title", default.title),
+    )
+    return Existing(options.collection, fields, must, vector_name)
 
 
 def open_semantic(

@@ -579,3 +579,39 @@ def test_the_cases_are_all_here(load_case: Case) -> None:
     folder = Path(__file__).parents[1] / "data" / "cases" / "qdrant"
     for file in folder.glob("*.json"):
         assert json.loads(file.read_text("utf-8"))["id"] in here
+
+
+def test_a_collection_of_your_own_is_named_by_parameters(as_qdrant: Start, store: Path) -> None:
+    """The options of a notebook reach it; the set's eligibility is its filter (by hand)."""
+    from qdrant_client import models
+
+    from evalkit.retrieval import Options, open_embedder
+
+    memory = as_qdrant()
+    model = open_embedder("deterministic", cache=None)
+    params = {"dense": models.VectorParams(size=256, distance=models.Distance.COSINE)}
+    memory.create_collection("mine", vectors_config=params)
+    texts = {"a": ("the worker drains", "ok"), "b": ("the worker drains fast", "draft")}
+    memory.upsert(
+        "mine",
+        [
+            models.PointStruct(
+                id=number,
+                vector={"dense": model.questions([text])[0].tolist()},
+                payload={"meta": {"id": name}, "body": text, "state": state},
+            )
+            for number, (name, (text, state)) in enumerate(texts.items())
+        ],
+    )
+    labelled = LabelledSet("own", "1", (), (), "document", 1, eligibility={"state": "ok"})
+    fields = {"identity": "meta.id", "text": "body", "vector": "dense"}
+    options = Options(collection="mine", fields=fields)
+    (own,) = open_retrievers(["semantic"], labelled, [], "deterministic", store, options)
+
+    hits = own.search(["the worker drains"], 5)[0]
+    assert [(hit.doc_id, hit.text) for hit in hits] == [("a", "the worker drains")]
+    with pytest.raises(ParameterError, match="fields key: give the payload fields"):
+        open_retrievers(
+            ["semantic"], labelled, [], "deterministic", store, Options(0, 10, collection="mine",
+            fields={"key": "meta.id"}),
+        )  # fmt: skip
