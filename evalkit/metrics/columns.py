@@ -111,9 +111,6 @@ def hits_in_columns(run: Any, qrels: Qrels, policy: MetricPolicy, need_all: bool
     if (cell[1:] < cell[:-1]).any():
         sort = np.argsort(cell)
         cell, judgment = cell[sort], judgment[sort]
-    if (rows.query[1:] < rows.query[:-1]).any():
-        sort = _stable_order(qrels.query[judgment])
-        cell, judgment = cell[sort], judgment[sort]
     end = np.cumsum(rows.length)
     start = (end - rows.length)[np.searchsorted(end, cell, side="right")]
     returned = np.full(len(qrels.query_ids), -1)
@@ -162,9 +159,11 @@ def _rows(run: Any, query: Ints, ends: Ints, policy: MetricPolicy) -> _Rows:
     query = query[order]
     ends = np.flatnonzero(np.diff(query, append=-1)) + 1
     if rank is not None and not _ascends(rank[order], ends):
+        same = np.flatnonzero((np.diff(rank[order]) == 0) & (np.diff(query) == 0))[0]
+        ids = [doc[int(order[i])].as_py() for i in (same, same + 1)]
         raise DataError(
-            "two documents of one query have the same rank: give each its own, or sort by score "
-            "with order='trec_eval'"
+            f"documents {ids[0]!r} and {ids[1]!r} have the same rank {rank[order[same]]}: give "
+            "each its own, or sort by score with order='trec_eval'"
         )
     return _Rows(query[ends - 1], np.diff(ends, prepend=0), order, score[order], doc)
 
@@ -301,20 +300,19 @@ def _settled(rows: _Rows, begin: Ints, close: Ints, rising: set[int]) -> tuple[I
     group = np.searchsorted(end, begin, side="right")
     start, stop = (end - rows.length)[group], end[group]
     members: list[int] = []
+    by_score, last_group = np.zeros(0, np.int64), -1
     for a, b, g, first, last in np.column_stack((begin, close, group, start, stop)).tolist():
-        if g in rising:
-            by_score = np.argsort(-rows.score[first:last], kind="stable")
-            members += (first + by_score[a - first : b - first]).tolist()
-        else:
+        if g not in rising:
             members += range(a, b)
-    member = np.array(members)
+            continue
+        if g != last_group:
+            by_score, last_group = np.argsort(-rows.score[first:last]) + first, g
+        members += by_score[a - first : b - first].tolist()
+    member, size = np.array(members), close - begin
     ids: list[str] = texts.take(rows.doc, rows.place(member)).to_pylist()
-    sequence: list[int] = []
-    for size in (close - begin).tolist():
-        tie = range(len(sequence), len(sequence) + size)
-        sequence += sorted(tie, key=ids.__getitem__, reverse=True)
+    by_id: list[int] = []
+    for n in size.tolist():
+        by_id += sorted(range(len(by_id), len(by_id) + n), key=ids.__getitem__, reverse=True)
     place = np.empty(member.size, np.int64)
-    place[sequence] = np.arange(member.size) + np.repeat(
-        begin - (np.cumsum(close - begin) - (close - begin)), close - begin
-    )
+    place[by_id] = np.arange(member.size) + np.repeat(begin - (np.cumsum(size) - size), size)
     return member, place

@@ -103,6 +103,12 @@ def _levels(qrels: Judgments) -> tuple[Sequence[Mapping[str, int]], Levels, Ints
     return judged, level, np.array(grades)
 
 
+def _refuse_nan(query: str, ranking: Mapping[str, float]) -> None:
+    """A score that is not a number is refused, even where scores decide nothing."""
+    if math.isnan(sum(ranking.values())) and any(map(math.isnan, ranking.values())):
+        raise MetricError(f"query {query!r}: a score is not a number and has no order")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Block:
     """Some rankings beside their judgments, each judgment as the level of its grade."""
@@ -126,13 +132,16 @@ class _Block:
     def hits(self, query: Ints, level: Levels, *, by_score: bool) -> tuple[Ints, Ints, Levels]:
         """Query, rank and level of the hits, given query and level of the wanted documents."""
         many, length = _MANY * query.size > self.length.sum(), self.length
-        if not by_score:
-            laid = self.walk(self.rankings) if many else self.place()
-            self.refuse_nan()
-        elif many:
+        if by_score and many:
             laid = self.walk_by_score()
-        else:
+        elif by_score:
             laid, length = self.look_up(query, level)
+        elif many:
+            laid = self.walk(self.rankings)
+            for query_id, ranking in zip(self.query_ids, self.rankings, strict=True):
+                _refuse_nan(query_id, ranking)
+        else:
+            laid = self.place()
         at, end = np.flatnonzero(laid != self.nothing), np.cumsum(length)
         hit_query = np.repeat(np.arange(end.size), np.diff(np.searchsorted(at, end), prepend=0))
         return hit_query, at - (end - length)[hit_query], laid[at]
@@ -174,10 +183,12 @@ class _Block:
         """As `walk`, for few judgments: only they are looked for."""
         laid = bytearray([self.nothing]) * int(self.length.sum())
         starts = (np.cumsum(self.length) - self.length).tolist()
-        sides = zip(self.rankings, self.judged, self.wanted(), starts, strict=True)
-        for ranking, levels, wanted, start in sides:
+        sides = zip(self.query_ids, self.rankings, self.judged, self.wanted(), starts, strict=True)
+        for query, ranking, levels, wanted, start in sides:
             found = [*filter(ranking.__contains__, wanted)]
-            docs = [*ranking] if found else []
+            if found:
+                _refuse_nan(query, ranking)
+                docs = [*ranking]
             for doc in found:
                 laid[start + docs.index(doc)] = levels[doc]
         return np.frombuffer(laid, np.uint8)
@@ -207,14 +218,9 @@ class _Block:
             raise DataError("a score is not a number: give {query: {doc: score}}") from None
         flat = np.frombuffer(b"".join(packed), np.float64)
         if np.isnan(flat.max(initial=-math.inf)):
-            self.refuse_nan()
+            for query, ranking in zip(self.query_ids, self.rankings, strict=True):
+                _refuse_nan(query, ranking)
         return flat
-
-    def refuse_nan(self) -> None:
-        """A score that is not a number is refused, even where scores decide nothing."""
-        for query, ranking in zip(self.query_ids, self.rankings, strict=True):
-            if math.isnan(sum(ranking.values())) and any(map(math.isnan, ranking.values())):
-                raise MetricError(f"query {query!r}: a score is not a number and has no order")
 
     def settle_ties(
         self, laid: Levels, flat: Floats, length: Ints, rising: Collection[int]

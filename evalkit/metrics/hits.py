@@ -32,7 +32,7 @@ _UNCUT: Final = 1 << 62  # a depth below all ranks
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hits:
-    """All that metrics need of a run: its hits in order of query, then rank.
+    """All that metrics need of a run: each query's hits together, in order of rank.
 
     A hit is (`query` number, `rank` from 0, `level`); `grades[level]` is its grade, level 0
     being grade 0, and `judged[query, level]` counts the judgments. `returned` counts the

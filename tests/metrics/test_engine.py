@@ -103,6 +103,12 @@ def from_scattered_frames(run, qrels):
     return pd.DataFrame(rows, columns=frame.columns), judged.sample(frac=1, random_state=2)
 
 
+def from_frames_in_reverse(run, qrels):
+    """Frames whose queries stand in another order than those of the judgments."""
+    frame, judged = from_frames(dict(reversed(run.items())), qrels)
+    return frame, judged
+
+
 def from_ranked_frames(run, qrels):
     """Frames in any order of rows, with a rank column that holds the order."""
     frame, judged = from_frames(run, qrels)
@@ -116,6 +122,7 @@ FORMS = [
     from_objects,
     from_tables,
     from_scattered_frames,
+    from_frames_in_reverse,
     from_ranked_frames,
 ]
 
