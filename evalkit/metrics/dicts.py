@@ -39,6 +39,8 @@ def hits_in_dicts(run: Run, qrels: Judgments, policy: MetricPolicy, need_all: bo
     Documents judged not relevant are hits only if `need_all`.
     """
     query_ids, rankings = [*qrels], [run.get(query, {}) for query in qrels]
+    _require_mappings("{doc: score}", query_ids, rankings)
+    _require_mappings("{doc: grade}", query_ids, [*qrels.values()])
     n, length = len(query_ids), _lengths(rankings)
     judged, level, grades = _levels(qrels)
     query = np.repeat(np.arange(n), _lengths(judged))
@@ -74,6 +76,13 @@ def require_grade(grade: Any, where: str) -> None:
         raise MetricError(f"{where}: grade {grade!r} is not a whole number up to {HIGHEST_GRADE}")
 
 
+def _require_mappings(what: str, query_ids: Sequence[str], rows: Sequence[Any]) -> None:
+    wrong = {kind for kind in {*map(type, rows)} if not issubclass(kind, Mapping)}
+    for query, row in zip(query_ids, rows, strict=True) if wrong else ():
+        if type(row) in wrong:
+            raise DataError(f"query {query!r}: expected {what}, found {type(row).__name__}")
+
+
 def _lengths(sized: Sequence[Sized]) -> Ints:
     return np.fromiter(map(len, sized), np.int64, len(sized))
 
@@ -105,8 +114,12 @@ def _levels(qrels: Judgments) -> tuple[Sequence[Mapping[str, int]], Levels, Ints
 
 def _refuse_nan(query: str, ranking: Mapping[str, float]) -> None:
     """A score that is not a number is refused, even where scores decide nothing."""
-    if math.isnan(sum(ranking.values())) and any(map(math.isnan, ranking.values())):
-        raise MetricError(f"query {query!r}: a score is not a number and has no order")
+    try:
+        if not math.isnan(sum(ranking.values())) or not any(map(math.isnan, ranking.values())):
+            return
+    except TypeError:
+        pass  # a text, or None
+    raise MetricError(f"query {query!r}: a score is not a number, so it has no order")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -215,7 +228,7 @@ class _Block:
         try:  # struct takes floats out of their objects faster than numpy does
             packed = [struct.pack(f"{len(ranking)}d", *ranking.values()) for ranking in read]
         except struct.error:
-            raise DataError("a score is not a number: give {query: {doc: score}}") from None
+            packed = [struct.pack("d", math.nan)]
         flat = np.frombuffer(b"".join(packed), np.float64)
         if np.isnan(flat.max(initial=-math.inf)):
             for query, ranking in zip(self.query_ids, self.rankings, strict=True):

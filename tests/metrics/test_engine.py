@@ -312,6 +312,23 @@ def test_a_score_that_is_no_number_is_refused(kind, policy):
             )
 
 
+@pytest.mark.parametrize("policy", [POLICY, TREC], ids=["as returned", "by score"])
+@pytest.mark.parametrize("score", ["0.5", None])
+def test_a_score_that_is_text_is_refused(score, policy):
+    """A score is a number; a text that looks like one is a reader's fault, and named."""
+    with pytest.raises(MetricError, match="query 'bad': a score is not a number"):
+        run = {"good": {"a": 1.0}, "bad": {"a": 1.0, "b": score}}
+        evaluate(run, {"good": {"a": 1}, "bad": {"a": 1}}, ["AP"], policy=policy)
+
+
+def test_rankings_of_another_form_are_refused():
+    """A list of ids has no scores; it is named with its query, on either side."""
+    with pytest.raises(DataError, match="query 'q': expected {doc: score}, found list"):
+        evaluate({"q": ["a", "b"]}, {"q": {"a": 1}}, ["AP"])
+    with pytest.raises(DataError, match="query 'q': expected {doc: grade}, found NoneType"):
+        evaluate({"q": {"a": 1.0}}, {"q": None}, ["AP"])
+
+
 @pytest.mark.parametrize("grade", [1.5, 1001, "1", None])
 def test_grades_that_are_no_whole_numbers_are_refused(grade):
     """A grade is a whole number up to 1000; a text or an empty cell is none."""
