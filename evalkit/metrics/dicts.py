@@ -30,6 +30,7 @@ Levels = NDArray[np.uint8]
 
 _UNJUDGED: Final = 255  # a level that no grade has
 _MANY: Final = 5  # looking up one judgment costs as much as walking so many ranks
+_ABSENT: Final = struct.unpack("<d", b"absent\xf8\x7f")[0]  # a nan that no score is, by its bits
 _BLOCK: Final = 1 << 17  # ranks looked at together, few enough to stay in the cache
 
 
@@ -212,9 +213,9 @@ class _Block:
         Rankings without a hit are not read, and have length 0 in what is laid out.
         """
         pairs = zip(self.rankings, self.wanted(), strict=True)
-        found = (map(ranking.get, wanted, repeat(math.nan)) for ranking, wanted in pairs)
+        found = (map(ranking.get, wanted, repeat(_ABSENT)) for ranking, wanted in pairs)
         score = np.fromiter(chain.from_iterable(found), np.float64, query.size)
-        hit = np.flatnonzero(~np.isnan(score))
+        hit = np.flatnonzero(score.view(np.int64) != np.float64(_ABSENT).view(np.int64))
         length = np.where(np.bincount(query[hit], minlength=self.length.size), self.length, 0)
         flat, rising = sorted_rows(self.scores(length), length)
         laid = np.full(flat.size, self.nothing, np.uint8)

@@ -298,10 +298,12 @@ def test_the_best_copy_counts_when_sorted_by_score():
     ]
 
 
+@pytest.mark.parametrize("many", [0, 1000], ids=["looked up", "walked"])
 @pytest.mark.parametrize("kind", ["frames", "dicts"])
 @pytest.mark.parametrize("policy", [POLICY, TREC], ids=["as returned", "by score"])
-def test_a_score_that_is_no_number_is_refused(kind, policy):
+def test_a_score_that_is_no_number_is_refused(kind, policy, many, monkeypatch):
     """nan has no order: refused by query, whether it is a hit's score or another's."""
+    monkeypatch.setattr(dicts, "_MANY", many)
     form = {"frames": from_frames, "dicts": from_dicts}[kind]
     for rows in ([("a", math.nan), ("x", 1.0)], [("a", 1.0), ("x", math.nan)]):
         with pytest.raises(MetricError, match="query 'bad'"):
@@ -312,20 +314,23 @@ def test_a_score_that_is_no_number_is_refused(kind, policy):
             )
 
 
+@pytest.mark.parametrize("many", [0, 1000], ids=["looked up", "walked"])
 @pytest.mark.parametrize("policy", [POLICY, TREC], ids=["as returned", "by score"])
 @pytest.mark.parametrize("score", ["0.5", None])
-def test_a_score_that_is_text_is_refused(score, policy):
+def test_a_score_that_is_text_is_refused(score, policy, many, monkeypatch):
     """A score is a number; a text that looks like one is a reader's fault, and named."""
-    with pytest.raises(MetricError, match="query 'bad': a score is not a number"):
-        run = {"good": {"a": 1.0}, "bad": {"a": 1.0, "b": score}}
-        evaluate(run, {"good": {"a": 1}, "bad": {"a": 1}}, ["AP"], policy=policy)
+    monkeypatch.setattr(dicts, "_MANY", many)
+    for run in ({"bad": {"a": score}}, {"bad": {"a": 1.0, "b": score}}):
+        run["good"] = {"a": 1.0}
+        with pytest.raises(MetricError, match="query 'bad': a score is not a number"):
+            evaluate(run, {"good": {"a": 1}, "bad": {"a": 1}}, ["AP"], policy=policy)
 
 
 def test_rankings_of_another_form_are_refused():
     """A list of ids has no scores; it is named with its query, on either side."""
-    with pytest.raises(DataError, match="query 'q': expected {doc: score}, found list"):
+    with pytest.raises(DataError, match=r"query 'q': expected \{doc: score\}, found list"):
         evaluate({"q": ["a", "b"]}, {"q": {"a": 1}}, ["AP"])
-    with pytest.raises(DataError, match="query 'q': expected {doc: grade}, found NoneType"):
+    with pytest.raises(DataError, match=r"query 'q': expected \{doc: grade\}, found NoneType"):
         evaluate({"q": {"a": 1.0}}, {"q": None}, ["AP"])
 
 
