@@ -115,6 +115,7 @@ def hits_in_columns(run: Any, qrels: Qrels, policy: MetricPolicy, need_all: bool
     start = (end - rows.length)[np.searchsorted(end, cell, side="right")]
     returned = np.full(len(qrels.query_ids), -1)
     returned[rows.query] = rows.length
+    unjudged = texts.take(names, np.flatnonzero(query < 0)).to_pylist()
     shape = (len(qrels.query_ids), qrels.grades.size)
     counts = np.bincount(qrels.query * shape[1] + qrels.level, minlength=shape[0] * shape[1])
     return Hits(
@@ -125,7 +126,7 @@ def hits_in_columns(run: Any, qrels: Qrels, policy: MetricPolicy, need_all: bool
         returned=returned,
         judged=counts.reshape(shape),
         grades=qrels.grades,
-        unjudged=tuple(dict.fromkeys(names.filter(texts.mask(query < 0)).to_pylist())),
+        unjudged=tuple(dict.fromkeys(unjudged)),
     )
 
 

@@ -89,12 +89,6 @@ def equal(one: Texts, rows: Ints, other: Texts, other_rows: Ints) -> NDArray[np.
     return _bits(pc.equal(left, right.cast(left.type)), 1)
 
 
-def mask(flags: NDArray[np.bool_]) -> Any:
-    """Flags as an Arrow array."""
-    packed: Any = np.packbits(flags, bitorder="little")
-    return pa.Array.from_buffers(pa.bool_(), flags.size, [None, pa.py_buffer(packed)])
-
-
 def runs(array: Texts) -> tuple[Texts, Ints]:
     """Neighbouring equal texts: the text of each run, and the row where it ends."""
     encoded = pc.run_end_encode(array, run_end_type=pa.int64())  # type: ignore[attr-defined]

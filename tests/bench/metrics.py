@@ -224,6 +224,8 @@ def growth(name, shape, options):
         for line, points in lines.items():
             print(f"  {line:20s}", " ".join(f"{point:8.1f}" for point in points), flush=True)
             ax.loglog(sizes, points, marker="o", label=line)
+        ax.set_xticks(sizes, [f"{size:,}" for size in sizes])
+        ax.minorticks_off()
         ax.set(xlabel=what, title=f"growth with {what}")
         ax.grid(alpha=0.2)
     axes[0].set_ylabel("CPU milliseconds (best of rounds)")
