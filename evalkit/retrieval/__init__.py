@@ -156,6 +156,11 @@ def open_retrievers(
         opened["keyword"] = keyword = _keyword(labelled, chunks)
     if {"semantic", "hybrid"} & set(modes):
         words = keyword.sparse() if "hybrid" in modes and options.fusion == "qdrant" else {}
+        if options.collection and words:
+            raise ParameterError(
+                f"collection {options.collection!r} was made elsewhere and does not hold this "
+                "keyword search's words; use fusion rrf60"
+            )
         if options.collection:
             semantic, _ = open_existing(_existing(labelled, options), embedder, store, options)
         else:
@@ -177,7 +182,7 @@ def open_retrievers(
 
 
 def _existing(labelled: LabelledSet, options: Options) -> Existing:
-    given = dict(options.fields)
+    given: dict[str, Any] = dict(options.fields)
     vector_name = given.pop("vector", "")
     unknown = sorted(set(given) - {"identity", "text", "title"})
     if unknown:
@@ -186,13 +191,7 @@ def _existing(labelled: LabelledSet, options: Options) -> Existing:
             "title, and under vector the name of the vector to search"
         )
     must = dict(labelled.eligibility)
-    default = Fields()
-    fields = Fields(
-        given.get("identity", default.identity),
-        given.get("text", default.text),
-        given.get("title", default.title),
-    )
-    return Existing(options.collection, fields, must, vector_name)
+    return Existing(options.collection, replace(Fields(), **given), must, vector_name)
 
 
 def open_semantic(
@@ -256,14 +255,9 @@ def open_existing(
     model = open_embedder(embedder, cache=store / "cache", threads=options.threads)
     client = server.connect(os.environ.get("QDRANT_URL", ""))
     collection, report = server.open_existing(client, existing, model.spec)
-    once = report["shared_identities"] > 0
+    once, exact, least = report["shared_identities"] > 0, options.exact, options.min_score
     retriever = SemanticRetriever(
-        collection,
-        model,
-        existing.must,
-        once=once,
-        exact=options.exact,
-        min_score=options.min_score,
+        collection, model, existing.must, once=once, exact=exact, min_score=least
     )
     distance = str(report["distance"]).lower()
     retriever.axis = f"-{distance}" if collection.farther_is_more else distance

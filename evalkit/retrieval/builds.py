@@ -13,6 +13,7 @@ import json
 import shutil
 import uuid
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,6 @@ from evalkit.retrieval.collection import (
     Contents,
     chunks_digest,
     load,
-    row,
     vectors_digest,
     verified,
 )
@@ -136,7 +136,7 @@ def read_build(folder: Path) -> Contents:
 def _write(folder: Path, contents: Contents) -> None:
     with replacing(folder / "vectors.npz") as scratch, scratch.open("wb") as file:
         np.savez(file, allow_pickle=False, vectors=contents.vectors)
-    lines = [json.dumps(row(chunk), ensure_ascii=False) for chunk in contents.chunks]
+    lines = [json.dumps(asdict(chunk), ensure_ascii=False) for chunk in contents.chunks]
     write_text(folder / "chunks.jsonl", "".join(f"{line}\n" for line in lines))
     write_json(folder / "manifest.json", dict(contents.manifest))
 

@@ -6,7 +6,7 @@ import hashlib
 import re
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from typing import Any
 
@@ -252,18 +252,6 @@ def same_direction(stored: Any, fresh: Any, least: float = 0.99999) -> bool:
     return bool(a @ b >= least * np.linalg.norm(a) * np.linalg.norm(b))
 
 
-def row(chunk: Chunk) -> dict[str, Any]:
-    """A chunk as it stands in a file."""
-    return {
-        "doc_id": chunk.doc_id,
-        "document_id": chunk.document_id,
-        "chunk_id": chunk.chunk_id,
-        "title": chunk.title,
-        "text": chunk.text,
-        "fields": dict(chunk.fields),
-    }
-
-
 def words_digest(words: Mapping[tuple[str, str], Sparse]) -> str:
     """SHA-256 of the sparse vectors; '' where there are none."""
     return fingerprint([[*key, *words[key]] for key in sorted(words)]) if words else ""
@@ -271,7 +259,7 @@ def words_digest(words: Mapping[tuple[str, str], Sparse]) -> str:
 
 def chunks_digest(chunks: Sequence[Chunk]) -> str:
     """SHA-256 of the chunks in their order."""
-    return fingerprint([row(chunk) for chunk in chunks])
+    return fingerprint([asdict(chunk) for chunk in chunks])
 
 
 def vectors_digest(vectors: Vectors) -> str:

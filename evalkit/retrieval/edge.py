@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import weakref
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,8 +26,12 @@ BATCH = 1_000
 
 def build(url: str, contents: Contents) -> str:
     """Writes a fresh shard beside the served one, reads it back, then switches to it."""
+
+    def opened(folder: Path, contents: Contents) -> QdrantCollection:
+        return _open(folder, contents.manifest, contents.manifest["filter"])
+
     store = Path(url.removeprefix(PREFIX))
-    return f"{PREFIX}{builds.build(store, contents, write=_write, opened=_verifiable)}"
+    return f"{PREFIX}{builds.build(store, contents, write=_write, opened=opened)}"
 
 
 def open_built(
@@ -86,10 +89,6 @@ def _write(folder: Path, contents: Contents) -> None:
     write_json(folder / "manifest.json", dict(manifest))
 
 
-def _verifiable(folder: Path, contents: Contents) -> QdrantCollection:
-    return _open(folder, contents.manifest, contents.manifest["filter"])
-
-
 def _open(folder: Path, manifest: Mapping[str, Any], must: Mapping[str, str]) -> QdrantCollection:
     edge = _library()
     try:
@@ -116,7 +115,7 @@ class _Client:
 
     def __init__(self, edge: Any, shard: Any) -> None:
         self._edge, self._shard = edge, shard
-        self.close = weakref.finalize(self, partial(_close, shard))
+        self.close = weakref.finalize(self, shard.close)
 
     def query_batch_points(self, _: str, requests: Sequence[Any]) -> list[Any]:
         edge = self._edge
@@ -171,7 +170,3 @@ class _Client:
                 for condition in asked.must
             ]
         )
-
-
-def _close(shard: Any) -> None:
-    shard.close()

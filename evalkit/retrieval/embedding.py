@@ -90,6 +90,22 @@ def quoted(text: str) -> str:
     return f"{text[:60]!r}{'…' if len(text) > 60 else ''} ({len(text)} characters)"
 
 
+def parts(sizes: Sequence[int], most: int, largest: int) -> list[range]:
+    """Positions sent together: at most `most`, of at most `largest` in all, and at least one.
+
+    >>> parts([1, 1, 1, 9, 1], most=2, largest=5)
+    [range(0, 2), range(2, 3), range(3, 4), range(4, 5)]
+    """
+    found: list[range] = []
+    start = total = 0
+    for i, size in enumerate(sizes):
+        if i > start and (i - start == most or total + size > largest):
+            found.append(range(start, i))
+            start, total = i, 0
+        total += size
+    return [*found, range(start, len(sizes))] if sizes else []
+
+
 def checked(answer: Any, texts: Sequence[str], dimension: int) -> Vectors:
     """The answer as float32 rows; refused unless one finite, non-zero row a text came back.
 

@@ -17,6 +17,7 @@ from evalkit.retrieval.embedding import (
     UnembeddableTexts,
     Vectors,
     checked,
+    parts,
     quoted,
 )
 
@@ -53,7 +54,7 @@ class OllamaEmbedder:
         """Rows for prompted texts; a text the model cannot take is found and named."""
         vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
         reasons: dict[int, str] = {}
-        for batch in batches(texts):
+        for batch in parts([len(text) for text in texts], BATCH, MOST_BATCH_CHARACTERS):
             self._fill(texts, batch, vectors, reasons)
         if reasons:
             raise UnembeddableTexts(reasons, texts, vectors)
@@ -164,19 +165,3 @@ class _RefusedText(EmbeddingError):
 
 class _Busy(EngineUnavailableError):
     """The server, or a proxy before it, may answer later."""
-
-
-def batches(texts: Sequence[str]) -> list[range]:
-    """Positions of consecutive texts sent together: bounded in number and in characters.
-
-    >>> batches(["a"] * 40)
-    [range(0, 32), range(32, 40)]
-    """
-    parts: list[range] = []
-    start = size = 0
-    for i, text in enumerate(texts):
-        if i > start and (i - start == BATCH or size + len(text) > MOST_BATCH_CHARACTERS):
-            parts.append(range(start, i))
-            start, size = i, 0
-        size += len(text)
-    return [*parts, range(start, len(texts))] if len(texts) > start else parts

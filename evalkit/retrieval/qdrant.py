@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from evalkit.errors import EmbeddingError, EngineUnavailableError, RetrievalError
 from evalkit.retrieval.embedding import Vectors
@@ -45,23 +45,6 @@ class Fields:
         """The payload fields that are fetched, and no others."""
         names = (self.identity, self.text, self.title, *self.others)
         return list(dict.fromkeys(name for name in names if name))
-
-
-class Collection(Protocol):
-    """What a semantic retriever needs of an engine."""
-
-    name: str
-    dimension: int
-
-    def query(
-        self, vectors: Vectors, k: int, *, exact: bool = False, above: float | None = None
-    ) -> list[list[Found]]: ...
-
-    def fuse(
-        self, vectors: Vectors, words: Sequence[Sparse], pool: int, weights: Sequence[float]
-    ) -> list[list[Found]]: ...
-
-    def describe(self) -> dict[str, Any]: ...
 
 
 def dig(payload: Mapping[str, Any], path: str) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 from evalkit.errors import EligibilityError, ParameterError, RetrievalError
 from evalkit.records import Hit
 from evalkit.retrieval.embedding import CachedEmbedder, Vectors
-from evalkit.retrieval.qdrant import FUSION_CONSTANT, Collection, Found
+from evalkit.retrieval.qdrant import FUSION_CONSTANT, Found, QdrantCollection
 
 RRF_CONSTANT = 60
 LARGEST_POOL = 200
@@ -44,7 +44,7 @@ class SemanticRetriever:
 
     def __init__(
         self,
-        collection: Collection,
+        collection: QdrantCollection,
         embedder: CachedEmbedder,
         eligibility: Mapping[str, str],
         *,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import uuid
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,9 +17,8 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from evalkit.errors import ParameterError, RetrievalError
-from evalkit.records import Chunk
 from evalkit.retrieval.collection import Contents, batch, layout, over, verified
-from evalkit.retrieval.embedding import EmbedderSpec
+from evalkit.retrieval.embedding import EmbedderSpec, parts
 from evalkit.retrieval.qdrant import (
     MOST_REQUEST_BYTES,
     Fields,
@@ -31,6 +30,7 @@ from evalkit.retrieval.qdrant import (
 )
 
 TIMEOUT_S = 10
+MOST_POINTS = 256  # in one upload
 METADATA = "evalkit"
 
 
@@ -216,21 +216,11 @@ def _upload(client: Any, name: str, contents: Contents) -> None:
             partial(client.create_payload_index, name, key, models.PayloadSchemaType.KEYWORD),
             subject,
         )
-    for part in _parts(contents.chunks, int(manifest["dimension"])):
-        patiently(partial(client.upsert, name, batch(contents, part), wait=True), subject)
-
-
-def _parts(chunks: Sequence[Chunk], dimension: int) -> list[slice]:
-    """Positions uploaded together: at most 256, and bounded in bytes."""
-    parts: list[slice] = []
-    start = size = 0
-    for i, chunk in enumerate(chunks):
-        own = dimension * 24 + 12 * len(chunk.text)  # JSON digits; words; escapes at their worst
-        if i > start and (i - start == 256 or size + own > MOST_REQUEST_BYTES):
-            parts.append(slice(start, i))
-            start, size = i, 0
-        size += own
-    return [*parts, slice(start, len(chunks))]
+    # JSON digits of the vector; the words; escapes of a text at their worst
+    sizes = [int(manifest["dimension"]) * 24 + 12 * len(chunk.text) for chunk in contents.chunks]
+    for part in parts(sizes, MOST_POINTS, MOST_REQUEST_BYTES):
+        points = batch(contents, slice(part.start, part.stop))
+        patiently(partial(client.upsert, name, points, wait=True), subject)
 
 
 def _aliases(client: Any) -> dict[str, str]:

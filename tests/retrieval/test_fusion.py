@@ -138,6 +138,15 @@ def test_a_collection_without_the_words_is_refused(
         open_retrievers(["hybrid"], labelled, chunks, "deterministic", store, OWN)
 
 
+def test_a_collection_made_elsewhere_is_not_fused_by_its_engine(
+    labelled: LabelledSet, chunks: list[Chunk], store: Path
+) -> None:
+    """Its sparse vectors, if it has any, number other words: refused before anything is asked."""
+    options = Options(fusion="qdrant", collection="mine")
+    with pytest.raises(ParameterError, match=r"'mine' was made elsewhere.*use fusion rrf60"):
+        open_retrievers(["hybrid"], labelled, chunks, "deterministic", store, options)
+
+
 @pytest.mark.parametrize(("fusion", "weights"), [("dbsf", (1, 1)), ("qdrant", (1, 0))])
 def test_what_the_fusion_cannot_do_is_refused(fusion: str, weights: tuple[float, float]) -> None:
     """An unknown name, and a leg without weight, which the engine would still list."""
