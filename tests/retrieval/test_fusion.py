@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -106,6 +111,60 @@ def test_a_question_of_unknown_words_is_ranked_by_vectors_alone(
         hits = hybrid.search(["zebra crossing"], 9)[0]
         assert [hit.score for hit in hits] == pytest.approx(scores)
     assert hybrid.axis == "qdrant rrf" and "Qdrant's own" in hybrid.describe()["fusion"]
+
+
+def test_what_is_sent_for_the_fusion(
+    server: Any,
+    use_engine: Callable[[str], None],
+    labelled: LabelledSet,
+    chunks: list[Chunk],
+    store: Path,
+) -> None:
+    """Two rankings of 5 * 2 each and all of both asked for; one where no word is known."""
+    use_engine("server")
+    index(labelled, chunks, "deterministic", store)
+    given = Options(fusion="qdrant", depth=2)
+    (hybrid,) = open_retrievers(["hybrid"], labelled, chunks, "deterministic", store, given)
+    hybrid.search(["worker", "zebra crossing"], 1)
+    both, one = server.paths("/query/batch")[-1]["searches"]
+    assert [leg.get("using") for leg in both["prefetch"]] == ["keyword", None]
+    assert [leg.get("using") for leg in one["prefetch"]] == [None]
+    assert {leg["limit"] for leg in both["prefetch"]} == {10} and both["limit"] == 20
+    assert both["query"] == {"rrf": {"k": 2}}
+
+
+def test_the_engines_ties_go_by_doc_id() -> None:
+    """The engine may give equal scores in any order, and another one the next time (C10)."""
+    rows = [({"doc_id": name}, score) for name, score in (("c", 0.5), ("b", 0.7), ("a", 0.5))]
+    for found in (rows, rows[::-1]):
+        collection = SimpleNamespace(fuse=lambda *_, found=found: [list(found)])
+        semantic = SimpleNamespace(
+            collection=collection, vectors=lambda _: None, checked=lambda rows: rows
+        )
+        keyword = SimpleNamespace(asked=lambda _: ([], []))
+        hybrid = HybridRetriever(keyword, semantic, fusion="qdrant")  # type: ignore[arg-type]
+        assert [hit.doc_id for hit in hybrid.search(["q"], 3)[0]] == ["b", "a", "c"]
+
+
+def test_words_have_the_same_numbers_in_every_process() -> None:
+    """What one process stored another one asks for: the digest does not depend on hash seeds."""
+    program = (
+        "from evalkit.records import Chunk\n"
+        "from evalkit.retrieval import KeywordRetriever, collection\n"
+        "chunks = [Chunk(x, x, '', '', f'{x} one two three four five {x}s') for x in 'abcdefgh']\n"
+        "print(collection.words_digest(KeywordRetriever(chunks).sparse()))"
+    )
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(digests) == 1
 
 
 def test_documents_in_several_chunks_come_once(store: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from evalkit.errors import EmbeddingError, EngineUnavailableError, ParameterError, RetrievalError
 from evalkit.records import Chunk, LabelledSet
-from evalkit.retrieval import Existing, Fields, index, open_existing, open_retrievers
+from evalkit.retrieval import Existing, Fields, Options, index, open_existing, open_retrievers
 from evalkit.retrieval import qdrant as engine
 from evalkit.retrieval import server as module
 from evalkit.retrieval.embedding import EmbedderSpec
@@ -552,6 +552,8 @@ def test_a_collection_made_elsewhere_is_read_as_it_is(
     assert retriever.axis == "-euclid" and hits[0][0].score == pytest.approx(0, abs=1e-6)
     assert hits[0][0].score > hits[0][1].score  # turned, so that more is nearer
     assert {h.doc_id for h in hits[1]} == {"a", "b"}
+    near, _ = open_existing(mine, "deterministic", store, Options(min_score=-0.5))
+    assert [hit.doc_id for hit in near.search(["the worker drains"], 3)[0]] == ["a"]  # 0 > -0.5
     assert {method for method, _, _ in server.asked} == {"GET", "POST"}
 
 
