@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -39,22 +39,36 @@ def means(
     scored = results.merge(about, on="query_id")
     # Grouping by what the labels allow, not by what came back: a slice with no value stays visible.
     total = possible.groupby(keys, sort=False)["value"].agg(ceiling="mean", of="count")
-    rows = []
-    groups = dict(iter(scored.groupby(keys, sort=False)["value"]))
-    for key, ceiling, of in total.itertuples():
-        values = groups[key].dropna().to_numpy() if key in groups else ()
-        mean, low, high = _interval(values)
-        rows.append((*key, mean, low, high, ceiling, len(values), of))
+    groups = {key: found.dropna() for key, found in scored.groupby(keys, sort=False)["value"]}
+    values = {key: groups[key].to_numpy() if key in groups else np.empty(0) for key in total.index}
+    intervals = _intervals(values)
+    rows = [
+        (*key, *intervals[key], ceiling, len(values[key]), of)
+        for key, ceiling, of in total.itertuples()
+    ]
     columns = [*keys, "mean", "low", "high", "ceiling", "count", "of"]
     import pandas as pd
 
     return pd.DataFrame(rows, columns=columns)
 
 
-def _interval(values: Any) -> tuple[float, float, float]:
-    # Seeded, so that the same values give the same interval in every run.
-    found = uncertainty.mean_estimate("mean", values, np.random.default_rng(0))
-    return found.value, found.low, found.high
+def _intervals(values: Mapping[Any, Any]) -> dict[Any, tuple[float, float, float]]:
+    """Mean and interval by key. Groups of one size share their resamples, which are seeded: the
+    same values give the same interval in every run.
+    """
+    sizes: dict[int, list[Any]] = {}
+    for key, column in values.items():
+        sizes.setdefault(len(column), []).append(key)
+    found: dict[Any, tuple[float, float, float]] = {}
+    for size, keys in sizes.items():
+        columns = np.column_stack([values[key] for key in keys])
+        middle = columns.mean(axis=0) if size else np.full(len(keys), np.nan)
+        low = high = np.full(len(keys), np.nan)  # one question has a value and no interval
+        if size > 1:
+            low, high = uncertainty.mean_intervals(columns, np.random.default_rng(0))
+        ends = zip(middle.tolist(), low.tolist(), high.tolist(), strict=True)
+        found |= dict(zip(keys, ends, strict=True))
+    return found
 
 
 def counts(outcomes: pd.DataFrame) -> dict[str, int]:
