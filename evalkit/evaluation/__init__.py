@@ -4,6 +4,7 @@ from evalkit.evaluation.aggregation import Miss, counts, means, status, worst
 from evalkit.evaluation.asking import OUTCOMES, RANKING_METRICS, Asked, Plan
 from evalkit.evaluation.describing import (
     collection,
+    completion_sentences,
     corpus,
     engines,
     options,
@@ -27,6 +28,7 @@ __all__ = [
     "Miss",
     "Plan",
     "collection",
+    "completion_sentences",
     "corpus",
     "counts",
     "engines",

@@ -83,6 +83,22 @@ def collection(report: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def completion_sentences(evaluations: Sequence[Evaluation]) -> list[str]:
+    """How many answers were complete, and at which rank the last fact of half of them came."""
+    said = []
+    for each in evaluations:
+        needing = each.outcomes[each.outcomes["answerable"]]
+        ranks = needing["completed_at"].dropna()
+        if ranks.empty:
+            said.append(f"{each.mode}: no question of this set became complete by its facts.")
+            continue
+        said.append(
+            f"{each.mode}: {len(ranks)} of {len(needing)} questions were answered completely, "
+            f"half of them by rank {ranks.median():g}, the last by rank {ranks.max():g}."
+        )
+    return said
+
+
 def recall_against_facts(
     labelled: LabelledSet, evaluation: Evaluation, plan: Plan, most: int = 10
 ) -> pd.DataFrame:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from evalkit import metrics
 from evalkit.evaluation.asking import OUTCOMES, Asked, Plan, Progress, ask
 from evalkit.evaluation.values import values
 from evalkit.records import Chunk, LabelledSet, Query
@@ -26,7 +27,8 @@ class Evaluation:
 
     `run`: query_id, doc_id, rank, score. `evidence`: the same with grade, title, text, payload.
     `results`: query_id, metric, cutoff, value, answerable questions only.
-    `outcomes`: one row a question: status, reason, hits, top_score, second_score, found, complete.
+    `outcomes`: one row a question: status, reason, hits, top_score, second_score, found, complete,
+    completed_at (the rank of its last required fact).
     """
 
     mode: str
@@ -154,11 +156,20 @@ def _outcome_frame(asked: Sequence[Asked], labelled: LabelledSet) -> pd.DataFram
                 "second_score": scores[1] if len(scores) > 1 else None,
                 "found": bool(relevant & ids),
                 "complete": _is_complete(each.query, ids, relevant),
+                "completed_at": _completed_at(each),
                 "prefix_stable": each.is_prefix_stable,
             }
         )
     frame = pd.DataFrame(rows)
-    return frame.astype({"top_score": "float64", "second_score": "float64"})
+    numbers = ["top_score", "second_score", "completed_at"]
+    return frame.astype(dict.fromkeys(numbers, "float64"))
+
+
+def _completed_at(each: Asked) -> float:
+    """The rank at which the last required fact was found; nan where one is missing or none is."""
+    facts = [requirement.any_of for requirement in each.query.requirements]
+    ids = [hit.doc_id for hit in each.deepest]
+    return metrics.rank_of_completion(ids, facts) if facts else float("nan")
 
 
 def _is_complete(query: Query, ids: set[str], relevant: set[str]) -> bool:

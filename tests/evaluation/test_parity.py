@@ -70,6 +70,14 @@ def test_chunk_recall_misleads_where_facts_do_not(evaluated):
     assert read == {"drain-deadline": (0.5, 1.0), "shutdown-sequence": (0.5, 0.0)}
 
 
+def test_the_rank_of_completion_is_of_the_last_fact(evaluated):
+    """Either chunk settles the deadline at rank 1; the sequence needs both, so rank 2 (by hand)."""
+    _, _, found = evaluated
+    ranks = found.outcomes.set_index("query_id")["completed_at"]
+
+    assert (ranks["drain-deadline"], ranks["shutdown-sequence"]) == (1.0, 2.0)
+
+
 def test_both_unsupported_questions_get_passages(evaluated):
     """Accepting anything non-empty accepts 2 of 2, and neither enters a mean."""
     _, _, found = evaluated
