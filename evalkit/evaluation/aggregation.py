@@ -40,7 +40,9 @@ def means(
     # Grouping by what the labels allow, not by what came back: a slice with no value stays visible.
     total = possible.groupby(keys, sort=False)["value"].agg(ceiling="mean", of="count")
     groups = {key: found.dropna() for key, found in scored.groupby(keys, sort=False)["value"]}
-    values = {key: groups[key].to_numpy() if key in groups else np.empty(0) for key in total.index}
+    values = {
+        key: groups[key].to_numpy(float) if key in groups else np.empty(0) for key in total.index
+    }
     intervals = _intervals(values)
     rows = [
         (*key, *intervals[key], ceiling, len(values[key]), of)
