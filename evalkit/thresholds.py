@@ -66,6 +66,12 @@ def answering(
     modes = list(dict.fromkeys(outcomes["mode"]))
     if mode not in modes:
         raise ParameterError(f"mode {mode!r} was not evaluated; choose one of {', '.join(modes)}.")
+    least = execution.inputs["retrieval"][mode].get("score_threshold")
+    if least:
+        raise ExecutionError(
+            f"{execution.name} was asked with min_score {least}: questions below it have no score "
+            "and no threshold there can be judged. Evaluate again with min_score 0."
+        )
     outcomes = outcomes[outcomes["mode"] == mode].set_index("query_id")
     known = {query.query_id for query in labelled.queries}
     if known != set(outcomes.index):

@@ -131,6 +131,16 @@ def test_what_was_not_evaluated_is_refused(mode, signal, said):
         thresholds.answering(Stored(scores), labelled(scores), mode, signal)
 
 
+def test_a_sweep_needs_scores_that_no_threshold_cut():
+    """An execution asked with min_score is refused: what lies below has no score to judge."""
+    scores = separable(4)
+    stored = Stored(scores)
+    stored.inputs["retrieval"]["semantic"]["score_threshold"] = 0.4
+
+    with pytest.raises(ExecutionError, match="asked with min_score 0.4"):
+        thresholds.answering(stored, labelled(scores), "semantic", "top score")
+
+
 def test_another_set_is_refused():
     """Stored rankings of other questions are not scored under this set's labels."""
     scores = separable(4)

@@ -194,7 +194,7 @@ def _ranges(
 def options(parameters: Any) -> retrieval.Options:
     """Search settings from the parameters of 02_evaluate."""
     return retrieval.Options(
-        threads=parameters.threads,
+        fusion=parameters.fusion,
         depth=max(parameters.cutoffs),
         min_score=parameters.min_score,
         collection=parameters.collection,

@@ -86,12 +86,12 @@ class EvaluateParameters(Parameters):
     metrics: Names = ["Precision", "Recall", "ReciprocalRank", "nDCG"]
     policy: Preset = "evalkit"
     beside: Preset = "trec_eval"
+    fusion: Literal["rrf60", "qdrant"] = "rrf60"
     min_score: Annotated[float, Field(ge=0)] = 0.0
     collection: Text = ""
     fields: dict[Literal["identity", "text", "title", "vector"], Text] = {}
     worst: Count = 5
     deadline_s: Count = 600
-    threads: Count = 0
     label: Label = "lab"
     execution: ExecutionName = ""
 
