@@ -137,7 +137,7 @@ def test_a_sweep_needs_scores_that_no_threshold_cut():
     stored = Stored(scores)
     stored.inputs["retrieval"]["semantic"]["score_threshold"] = 0.4
 
-    with pytest.raises(ExecutionError, match="asked with min_score 0.4"):
+    with pytest.raises(ExecutionError, match=r"asked with min_score 0\.4"):
         thresholds.answering(stored, labelled(scores), "semantic", "top score")
 
 

@@ -211,7 +211,7 @@ def _shortfall(execution: Execution, results: Mapping[str, NotebookResult]) -> s
     for result in results.values():
         if result.status != "ok":
             where = f" See {result.path}" if result.path else ""
-            return f"{result.name} {result.status}: {result.reason}.{where}"
+            return f"{result.name} {result.status}: {result.reason.rstrip('.')}.{where}"
     modes = pages.summary_of(execution).get("status", {})
     broken = sorted(mode for mode, status in modes.items() if status != "completed")
     if broken:
