@@ -167,9 +167,18 @@ def misses(found: Iterable[Miss]) -> None:
 
 def reviewed(table_: pd.DataFrame, caption: str) -> None:
     """Displays one page of reviewed questions with the passage each would be answered from."""
-    shown = table_.assign(doc_id=short(table_["doc_id"])).drop(columns="query_id")
-    shown["accepted"] = ["yes" if value else "no" for value in shown["accepted"]]
-    table(shown, caption)
+    import pandas as pd
+
+    passages = zip(short(table_["doc_id"]), table_["text"], strict=True)
+    why = zip(table_["nearest"], table_["near_miss"], strict=True)
+    shown = {
+        "question": table_["question"],
+        "score": table_["top_score"],
+        "accepted": ["yes" if value else "no" for value in table_["accepted"]],
+        "passage": [f"{doc_id}: {text}" for doc_id, text in passages],
+        "nearest, and why it is near": [f"{nearest} ({reason})" for nearest, reason in why],
+    }
+    table(pd.DataFrame(shown), caption)
 
 
 def rankings(found: Iterable[tuple[str, pd.DataFrame]]) -> None:
