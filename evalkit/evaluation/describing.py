@@ -74,13 +74,17 @@ def collection(report: dict[str, Any]) -> dict[str, Any]:
     """What an index run read back and compared, without anything that differs between reruns."""
     names = ("name", "points", "eligible", "filter", "dimension", "distance")
     facts = {name: report[name] for name in names}
-    cut_off = report.get("overlong", [])
     return {
         **facts,
-        "chunks longer than the model reads": len(cut_off),
-        "chunks without a vector": len(report.get("failed", {})),
+        "chunks longer than the model reads": _named(report.get("overlong", [])),
+        "chunks without a vector": _named(list(report.get("failed", {}))),
         "checksum of the chunks": report["chunks_sha256"][:16],
     }
+
+
+def _named(doc_ids: Sequence[str], most: int = 5) -> str:
+    shown = ", ".join(doc_ids[:most])
+    return f"{len(doc_ids)}: {shown}{' ...' if len(doc_ids) > most else ''}" if doc_ids else "none"
 
 
 def completion_sentences(evaluations: Sequence[Evaluation]) -> list[str]:

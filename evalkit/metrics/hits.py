@@ -182,7 +182,8 @@ def _f_beta(at: _Depths, metric: Metric, out: Floats) -> None:
     square = metric.beta**2
     np.multiply(at.found, 1 + square, out=out)
     out /= np.maximum(at.looked_at(metric.policy), 1) + square * at.relevant
-    np.minimum(out, 1.0, out=out)  # where a square is rounded
+    if square % 1:  # rounding can lift a value above 1
+        np.minimum(out, 1.0, out=out)
 
 
 def _success(at: _Depths, metric: Metric, out: Floats) -> None:
@@ -218,8 +219,9 @@ def _ndcg(at: _Depths, metric: Metric, out: Floats) -> None:
     if metric.policy.ideal == "retrieved":
         cell = hits.query[gaining] * len(gains) + level
         levels = np.bincount(cell, minlength=levels.size).reshape(levels.shape)
-    np.divide(dcg, np.maximum(at.ideal(levels, gains), 1.0), out=out)  # an ideal is 0 or above 1
-    np.minimum(out, 1.0, out=out)  # where the two sums are rounded apart
+    ideal = at.ideal(levels, gains)  # 0 or at least 1
+    np.divide(dcg, np.maximum(ideal, 1.0, out=ideal), out=out)
+    np.minimum(out, 1.0, out=out)  # the two sums may be rounded apart
 
 
 def _bpref(at: _Depths, metric: Metric, out: Floats) -> None:

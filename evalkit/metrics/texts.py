@@ -122,13 +122,12 @@ def hashed(array: Texts) -> Keys:
         key = window.take(start) & _LOW_BYTES.take(np.minimum(length, 8))
         key ^= length.view(np.uint64) * ODD[2]
         key *= ODD[0]
-        last = start + length - 8
+        last = np.maximum(ends[1:] - 8, 0)
         for at in range(8, int(length.max()), 8):  # only texts that reach so far are mixed again
-            longer = np.flatnonzero(length > at)
-            part = key[longer]
-            part ^= part >> np.uint64(31)
-            part += window.take(np.minimum(start + at, last)[longer])  # windows may overlap
-            key[longer] = part * ODD[1]
+            mixed = key ^ (key >> np.uint64(31))
+            mixed += window.take(np.minimum(start + at, last))  # the last window may overlap
+            mixed *= ODD[1]
+            np.copyto(key, mixed, where=length > at)
         key ^= key >> np.uint64(32)
         key *= ODD[2]
         out[a : a + _BLOCK] = key

@@ -115,6 +115,9 @@ def said(execution: Execution) -> dict[str, str]:
             f"{collection['points']} chunks stored and read back, {collection['eligible']} of them "
             "may be retrieved."
         )
+    lines = [each for each in headline(summary_of(execution)) if each.values]
+    if lines:
+        found["02_evaluate"] = "; ".join(_line(each) for each in (lines[0], lines[-1]))
     point = _read(execution, "operating-point").get("operating", {})
     if point:
         found["03_threshold_sweep"] = _threshold(point)
@@ -125,11 +128,18 @@ def said(execution: Execution) -> dict[str, str]:
         )
     compared = _read(execution, "comparison")
     if compared:
+        candidate, baseline = (
+            compared[side].removeprefix("this execution:") for side in ("candidate", "baseline")
+        )
         found["05_compare"] = (
-            f"{compared['verdict']}, {compared['candidate']} against {compared['baseline']}: "
-            f"{compared['reasons'][0]}"
+            f"{compared['verdict']}, {candidate} against {baseline}: {compared['reasons'][0]}"
         )
     return found
+
+
+def _line(line: Line) -> str:
+    values = ", ".join(f"{mode} {value}" for mode, value in line.values.items())
+    return f"{line.metric}: {values} (ceiling {line.ceiling})"
 
 
 def _threshold(point: Mapping[str, Any]) -> str:

@@ -74,6 +74,7 @@ class IndexParameters(Parameters):
     dataset: Name = "handbook"
     embedder: Name = "embedded"
     threads: Count = 0
+    allowed_failures: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
 
 class EvaluateParameters(Parameters):
