@@ -219,7 +219,7 @@ def as_hits(found: Sequence[Found], k: int) -> list[Hit]:
 
 
 def first_of_each(found: Sequence[Found]) -> list[Found]:
-    """The best chunk of each document: the first one met (C14)."""
+    """The best chunk of each document: the first one met."""
     best: dict[str, Found] = {}
     for hit in found:
         best.setdefault(hit[0]["doc_id"], hit)
