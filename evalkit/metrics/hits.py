@@ -119,11 +119,11 @@ class _Depths:
     def total(self, cell: Ints, weights: Floats) -> Floats:
         """(cutoffs, queries): the weights of hits, added up down to each cutoff."""
         shape = (len(self.edges) + 1, len(self.returned))  # the last row: below all cutoffs
-        sums: Any = np.bincount(cell, weights, shape[0] * shape[1]).reshape(shape)
+        sums = np.bincount(cell, weights, shape[0] * shape[1]).astype(np.float64, copy=False)
+        sums = sums.reshape(shape)  # bincount of no hits is whole numbers, hence astype
         for i in range(1, len(self.edges)):  # numpy's cumsum down the columns is ten times slower
             sums[i] += sums[i - 1]
-        running: Floats = sums[:-1]
-        return running
+        return sums[:-1]
 
     def ideal(self, levels: Ints, gains: Floats) -> Floats:
         """DCG of the best order of documents whose levels are counted: highest grades first."""
