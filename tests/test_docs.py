@@ -1,6 +1,7 @@
 """What the files beside the code promise: environment, lock, Makefile and README agree."""
 
 import re
+import runpy
 import subprocess
 import tomllib
 from pathlib import Path
@@ -108,3 +109,22 @@ def test_variables_reach_the_command_quoted() -> None:
 
     assert 'evalkit run DATASET="my set"' in shown.stdout
     assert 'K="1,3"' in shown.stdout
+
+
+def test_the_room_table_of_the_readme_is_the_walls() -> None:
+    """Each row names the rooms that the test of imports lets its rooms know."""
+    rooms = runpy.run_path(str(ROOT / "tests" / "test_rooms.py"))
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(
+        r"^\| ((?:`\w+`(?:, )?)+) \| [^|]+ \| ?([^|]*?) ?\|$", text, flags=re.MULTILINE
+    )
+    table = [(re.findall(r"\w+", names), set(re.findall(r"\w+", may))) for names, may in rows]
+    known = [(names, may) for names, may in table if set(names) <= rooms["ROOMS"].keys()]
+
+    assert {name for names, _ in known for name in names} == {
+        name for name in rooms["ROOMS"] if not name.startswith("__")
+    }
+    for names, may in known:
+        walls = set().union(*(rooms["ROOMS"][name] for name in names)) - rooms["PLAIN"]
+        everything = may == {"all", "of", "them"}
+        assert may == walls or (everything and walls >= {"comparison", "reviews", "show"}), names
