@@ -241,6 +241,8 @@ class _Block:
     ) -> None:
         """Where a hit was laid at the head of a tie, lay out the tie by id, descending."""
         begin, end, query = tied_groups(flat, length)
+        if not begin.size:
+            return
         held = laid[begin] != self.nothing
         begin, end, query = begin[held], end[held], query[held]
         start = (np.cumsum(length) - length)[query]

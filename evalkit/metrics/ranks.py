@@ -37,8 +37,10 @@ def sorted_rows(flat: Floats, length: Ints) -> tuple[Floats, set[int]]:
     end = np.cumsum(length)
     rises = flat[1:] > flat[:-1]
     rises[_row_ends(end, flat)] = False
+    if not rises.any():
+        return flat, set()
     rising = np.unique(np.searchsorted(end, np.flatnonzero(rises), side="right"))
-    flat = flat.copy() if rising.size else flat
+    flat = flat.copy()
     for a, b in zip((end - length)[rising].tolist(), end[rising].tolist(), strict=True):
         row = flat[a:b]
         row.sort()
