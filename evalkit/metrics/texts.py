@@ -116,16 +116,17 @@ def hashed(array: Texts) -> Keys:
         padded = np.zeros(size + 8, np.uint8)  # so that the last text has a whole window
         if size:
             padded[:size] = np.frombuffer(data, np.uint8, size, first)
+        # a window of 8 bytes at every byte; `take` would copy them all first
         window = np.ndarray(size + 1, "<u8", padded, strides=(1,))
         ends -= first
         start, length = ends[:-1], np.diff(ends)
-        key = window.take(start) & _LOW_BYTES.take(np.minimum(length, 8))
+        key = window[start] & _LOW_BYTES.take(np.minimum(length, 8))
         key ^= length.view(np.uint64) * ODD[2]
         key *= ODD[0]
         last = np.maximum(ends[1:] - 8, 0)
         for at in range(8, int(length.max()), 8):  # only texts that reach so far are mixed again
             mixed = key ^ (key >> np.uint64(31))
-            mixed += window.take(np.minimum(start + at, last))  # the last window may overlap
+            mixed += window[np.minimum(start + at, last)]  # the last window may overlap
             mixed *= ODD[1]
             np.copyto(key, mixed, where=length > at)
         key ^= key >> np.uint64(32)

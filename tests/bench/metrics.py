@@ -1,7 +1,7 @@
 """The metric engine against its peers: dicts, frames, TREC files, cold processes, growth, memory.
 
-    python tests/bench/metrics.py                      # minutes: S, H, M/10, L/10
-    python tests/bench/metrics.py --full               # all four sizes of issue 3: an hour, 20 GB
+    python tests/bench/metrics.py                      # half an hour
+    python tests/bench/metrics.py --full               # the sizes of issue 3: hours
     python tests/bench/metrics.py --parts dicts,ties --shapes H --rounds 9 --seed 3
     TREC_EVAL=/path/to/trec_eval python tests/bench/metrics.py --parts files
 
@@ -303,7 +303,7 @@ def main():
     parser.add_argument("--peers", help="only these peers, of those that a table has")
     parser.add_argument("--scratch", help="folder for files; the system's unless given")
     options = parser.parse_args()
-    usual = ["S", "H", "M", "L"] if options.full else ["S", "H", "M/10", "L/10"]
+    usual = ["S", "H", "UUID", *(["M", "L"] if options.full else ["M/10", "L/10"])]
     shapes = options.shapes.split(",") if options.shapes else usual
     once = {"cold": "S", "cutoffs": "L/10", "growth": "L/10", "memory": "L"}
     met = True
