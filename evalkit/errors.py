@@ -11,7 +11,6 @@ EvalkitError
 │   ├── EmbeddingError            vectors of the wrong number, length or content
 │   └── EligibilityError          a hit that the filter should have kept out
 ├── ExecutionError       an execution that is missing, unfinished or being written
-│   └── NotComparableError        two executions whose inputs differ in more than was said
 ├── NotebookError        a notebook that did not run to its end
 └── EnvironmentSetupError         the Python, the lock file or the disk cannot serve
 """
@@ -72,10 +71,6 @@ class EligibilityError(RetrievalError):
 
 class ExecutionError(EvalkitError, RuntimeError):
     """An execution that is missing, did not finish, or is being written by another process."""
-
-
-class NotComparableError(ExecutionError):
-    """Two executions whose inputs differ in more than the thing compared."""
 
 
 class NotebookError(EvalkitError, RuntimeError):

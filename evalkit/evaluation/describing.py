@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from evalkit import metrics, retrieval
 from evalkit.evaluation.asking import Plan
 from evalkit.evaluation.evaluating import Evaluation
-from evalkit.evaluation.values import EVIDENCE_METRICS, judged
+from evalkit.evaluation.values import EVIDENCE_METRICS, judged, means_of
 from evalkit.records import Chunk, LabelledSet, Query
 
 if TYPE_CHECKING:
@@ -136,20 +137,16 @@ def under_two_policies(
     import pandas as pd
 
     queries = [query for query in labelled.queries if query.answerable]
-    rankings = _rankings(evaluation)
-    run = {query.query_id: dict(rankings.get(query.query_id, [])) for query in queries}
-    judgments = {
-        query.query_id: judged(query, run[query.query_id], labelled.complete) for query in queries
-    }
+    rankings = {query_id: dict(ranked) for query_id, ranked in _rankings(evaluation).items()}
     second = metrics.preset(other)
     names = [f"{name}@{max(plan.cutoffs)}" for name in plan.metrics]
-    values = [
-        metrics.evaluate(run, judgments, names, policy=policy).means()
-        for policy in (plan.policy, second)
+    means = [
+        means_of(rankings, queries, each, complete=labelled.complete).values()
+        for each in (plan, replace(plan, policy=second))
     ]
     rows = [
-        (name, first.value, then.value, ", ".join(choices))
-        for name, first, then in zip(names, values[0].values(), values[1].values(), strict=True)
+        (name, first, then, ", ".join(choices))
+        for name, first, then in zip(names, *means, strict=True)
         for choices in [metrics.differing_choices(name, plan.policy, second)]
     ]
     columns = ["metric", "this policy", other, "choices that differ for it"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from evalkit import metrics, retrieval
+from evalkit import retrieval
 from evalkit.evaluation.asking import Plan
-from evalkit.evaluation.values import judged
+from evalkit.evaluation.values import means_of
 from evalkit.records import Hit, LabelledSet, Query
 
 if TYPE_CHECKING:
@@ -45,13 +45,8 @@ def index_loss(
 def _means(
     hits: Sequence[Sequence[Hit]], queries: Sequence[Query], labelled: LabelledSet, plan: Plan
 ) -> dict[str, float]:
-    run = {
+    rankings = {
         query.query_id: {hit.doc_id: hit.score for hit in found}
         for query, found in zip(queries, hits, strict=True)
     }
-    judgments = {
-        query.query_id: judged(query, run[query.query_id], labelled.complete) for query in queries
-    }
-    names = [f"{name}@{max(plan.cutoffs)}" for name in plan.metrics]
-    means = metrics.evaluate(run, judgments, names, policy=plan.policy).means()
-    return {name: mean.value for name, mean in means.items()}
+    return means_of(rankings, queries, plan, complete=labelled.complete)

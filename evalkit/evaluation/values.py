@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -68,6 +68,21 @@ def _facts_found(each: Asked, cutoff: int) -> dict[str, float]:
 def judged(query: Query, returned: Iterable[str], complete: bool) -> dict[str, int]:
     """The question's grades; in a complete set a returned chunk without a grade was judged 0."""
     return {**dict.fromkeys(returned if complete else (), 0), **query.grades}
+
+
+def means_of(
+    rankings: Mapping[str, Mapping[str, float]],
+    queries: Sequence[Query],
+    plan: Plan,
+    *,
+    complete: bool,
+) -> dict[str, float]:
+    """Means of the plan's metrics at its deepest cutoff over whole rankings, in their order."""
+    run = {query.query_id: rankings.get(query.query_id, {}) for query in queries}
+    judgments = {query.query_id: judged(query, run[query.query_id], complete) for query in queries}
+    names = [f"{name}@{max(plan.cutoffs)}" for name in plan.metrics]
+    found = metrics.evaluate(run, judgments, names, policy=plan.policy, complete=complete).means()
+    return {name: mean.value for name, mean in found.items()}
 
 
 def ideal(labelled: LabelledSet, plan: Plan) -> pd.DataFrame:
